@@ -47,6 +47,8 @@ OF_ORDER = MappingProxyType(
             "ESP_aFirst(s)",
             "ESP_aGUID()",
             "ESP_aLag(s, 1)",
+            "ESP_aMinTimed(s, 2)",
+            "ESP_aMaxTimed(s, 1)",
             "nth(s, 2)",
         ),
         "at": ("ESP_aLast(at)", "ESP_aFirst(at)"),
@@ -122,7 +124,7 @@ function create(data, context)
   if data.x == 3 then error("three") end
   if not data.x then return nil end
   best = math.max(best or data.x, data.x)
-  return {{x = best, _opcode = "upsert"}, {id = data.id, x = n, s = data.s, _opcode = "upsert"}}
+  return {{x = best, _opcode = "upsert"}, {id = data.id, x = n, s = data.s or context.input, _opcode = "upsert"}}
 end
 """
 LUA_SHARED = """
@@ -151,7 +153,7 @@ def create(data, context):
         raise ValueError("three")
     if data["x"] is None:
         return None
-    return {"x": len(seen), "d": float(counts[data["s"]]), "_opcode": "upsert"}
+    return {"x": len(seen), "d": float(counts[data["s"]]), "s": data["s"] or context["input"], "_opcode": "upsert"}
 """
 PYTHON_COLUMNS = """
 import pyarrow.compute as pc

@@ -372,8 +372,10 @@ def _code(draft: Draft, name: str) -> Made:
             {"type": "python-columns", "events": "scale", "use": ["x", "d"], "copy-except": ["x", "d"], "code": PYTHON_COLUMNS},
         ]
     )
-    given = draft.given()
-    return {**made, "schema": draft.text_of(draft.schemas[given]), "index": draft.one(ANY_INDEX)}, [draft.edge(given, name)]
+    several = draft.one([1, 1, 2, 3]) if made["type"] in ("lua", "python") else 1
+    given = list(dict.fromkeys(draft.given() for _ in range(several)))
+    edges = [draft.edge(each, name) for each in given]
+    return {**made, "schema": draft.text_of(draft.schemas[given[0]]), "index": draft.one(ANY_INDEX)}, edges
 
 
 MAKERS: tuple[Callable[[Draft, str], Made], ...] = (

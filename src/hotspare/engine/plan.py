@@ -259,7 +259,9 @@ def _operators(resolved: Resolved) -> dict[WindowId, Stages]:
     leaving: dict[WindowId, Changelog] = {}
     mistakes: list[Mistake] = []
     for window in resolved.windows:
-        given = [Input(resolved.schema(source), leaving.get(source, DISTINCT), role) for source, role in window.inputs]
+        given = [
+            Input(resolved.schema(source), leaving.get(source, DISTINCT), role, source.window) for source, role in window.inputs
+        ]
         try:
             stages[window.id] = found = _stages(window, given, resolved)
             leaving[window.id] = list(found.values())[-1].leaving

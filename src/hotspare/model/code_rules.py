@@ -8,14 +8,14 @@ from hotspare.model.code import Arguments, Code, FieldChoice, Language, Module, 
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import FIELD_NAME, nearest, repeated, unprintable
 from hotspare.model.project import Window
-from hotspare.model.types import Schema
 
 CODE_LENGTH_MAX = 1 << 20
 STEPS_MAX, STATE_BYTES_MAX = 10**12, 1 << 30
 """What a project may ask for."""
 
 
-def check_script(window: Window, script: Script, given: Schema | None, found: Mistakes) -> None:
+def check_script(window: Window, script: Script, given: Sequence[str] | None, found: Mistakes) -> None:
+    """`given`: names of the fields of all inputs, None where they are not known."""
     place = script.code.place if script.code.place.line else window.place
     if not script.code.text.strip():
         found.add(place, f"window {window.name} has no code", "write the function that it calls for each event")
@@ -35,13 +35,11 @@ def check_script(window: Window, script: Script, given: Schema | None, found: Mi
             found.add(window.place, f"window {window.name} has a limit of {value} {what}", f"use one from 1 to {most}")
 
 
-def check_field_choice(window: Window, what: str, chosen: FieldChoice, schema: Schema | None, found: Mistakes) -> None:
-    """`what` the fields are for, as the project says it."""
-    for name in chosen.names if schema is not None else ():
-        if schema is not None and name not in schema.index:
-            found.add(
-                window.place, f"window {window.name} has the unknown field {name!r} under {what}", nearest(name, schema.names)
-            )
+def check_field_choice(window: Window, what: str, chosen: FieldChoice, given: Sequence[str] | None, found: Mistakes) -> None:
+    """`what` the fields are for, as the project says it; `given`: names of those that there are, None where they are not known."""
+    for name in chosen.names if given is not None else ():
+        if given is not None and name not in given:
+            found.add(window.place, f"window {window.name} has the unknown field {name!r} under {what}", nearest(name, given))
 
 
 def check_modules(modules: Sequence[Module], found: Mistakes) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from hotspare.model import scripts
-from hotspare.model.code import ALL_FIELDS, Choice, FieldChoice, Language, Script
+from hotspare.model.code import ALL_FIELDS, Arguments, Choice, FieldChoice, Language, Script
 from hotspare.model.code_rules import check_field_choice, check_script
 from hotspare.model.frontends.esp_xml.elements import ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
@@ -26,7 +26,7 @@ from hotspare.model.windows.contract import Carried, Given, Memory, Remembered, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeWindow(Window):
-    """`copy`: fields of the input that an event has where the code does not give them. `forward`: source windows
+    """`copy`: fields of the inputs that an event has where the code does not give them. `forward`: source windows
     of other queries that get the events, too."""
 
     script: Script
@@ -90,11 +90,18 @@ class CodeType(WindowType[W]):
         return Xml("", attributes=attributes, children=tuple(children))
 
     def check(self, window: W, given: Sequence[Given], found: Mistakes) -> None:
-        schema = given[0].schema
-        check_script(window, window.script, schema, found)
-        check_field_choice(window, "copy", window.copy, schema, found)
-        if schema is not None and window.schema is not None and window.copy.choice is Choice.LISTED:
-            _check_copied(window, schema, window.schema, found)
+        schemas = [each.schema for each in given if each.schema is not None]
+        every = list(dict.fromkeys(name for schema in schemas for name in schema.names))
+        names = every if len(schemas) == len(given) else None
+        check_script(window, window.script, names, found)
+        check_field_choice(window, "copy", window.copy, names, found)
+        if window.schema is not None and window.copy.choice is Choice.LISTED:
+            for schema in schemas:
+                _check_copied(window, schema, window.schema, found)
+        seen = {frozenset(window.script.use.picked(schema)) for schema in schemas}
+        if window.script.arguments is Arguments.FIELDS and len(seen) > 1:
+            message = f"window {window.name} gives fields by their names, and its inputs have different ones"
+            found.add(window.place, message, "let its function take the event, or choose fields under use that all of them have")
 
     def meaning(self, window: W, schema: Schema) -> dict[str, str]:
         return window.script.meaning() | {"copy": str(window.copy)}
@@ -113,7 +120,7 @@ class CodeType(WindowType[W]):
 
 
 def copied_fields(window: CodeWindow, given: Schema, schema: Schema) -> dict[str, int]:
-    """Names of the fields that events have from the input where the code does not give them, with their place there."""
+    """Names of the fields that events have from an input where the code does not give them, with their place there."""
     return {
         name: given.index[name]
         for name in window.copy.picked(given)

@@ -137,3 +137,36 @@ def test_fields_are_no_arguments_of_lua() -> None:
     )
     with pytest.raises(ProjectError, match="gives fields by their names to code in lua"):
         load_text(lua.replace("/python-module>", "/lua-module>"))
+
+
+SEVERAL = """
+project: p
+queries:
+  q:
+    windows:
+      a: {type: source, schema: "id*:int64,x:int64"}
+      b: {type: source, schema: "id*:int64,y:int64,x:string"}
+      made: {type: python, schema: "id*:int64,x:int64", events: create, code: "def create(id): return {}", CHOSEN}
+    edges: [a -> made, b -> made]
+"""
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ("arguments: fields", "gives fields by their names, and its inputs have different ones"),
+        ("use: [x, z]", "unknown field 'z' under use"),
+        ("copy: [x]", "copies the field x, which is int64 in its schema"),
+        ("copy: [y]", "copies the field y, which is not there in its schema"),
+    ],
+)
+def test_fields_of_several_inputs_that_cannot_be(chosen: str, message: str) -> None:
+    """SPEC A35, A36."""
+    with pytest.raises(ProjectError, match=message):
+        load_text(SEVERAL.replace("CHOSEN", chosen))
+
+
+@pytest.mark.parametrize("chosen", ["arguments: fields, use: [id]", "use: [y]", "copy: [id], use-except: [y]"])
+def test_fields_of_several_inputs(chosen: str) -> None:
+    project = load_text(SEVERAL.replace("CHOSEN", chosen)).project
+    assert load_text(yaml_text.dump(project)).project == load_text(esp_xml.dump(project)).project == project

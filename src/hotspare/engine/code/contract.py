@@ -115,8 +115,9 @@ class Failed:
 @dataclass(frozen=True, slots=True)
 class GivenEvents:
     """Events for code, in order. `schema` is what the code sees of them, `columns` one Arrow array of `ARROW_TYPE` for each of its
-    fields. The deletes of update blocks are not among them."""
+    fields. The deletes of update blocks are not among them. `input`: the name of the window that they come from."""
 
+    input: str
     schema: Schema
     columns: Sequence[pa.Array]
     opcode: UInt8s
@@ -129,7 +130,7 @@ class GivenEvents:
     def slice(self, begin: int, end: int) -> GivenEvents:
         """Those from number `begin` to before number `end`."""
         columns = [column.slice(begin, end - begin) for column in self.columns]
-        return GivenEvents(self.schema, columns, self.opcode[begin:end], self.time_us[begin:end], self.seeds[begin:end])
+        return GivenEvents(self.input, self.schema, columns, self.opcode[begin:end], self.time_us[begin:end], self.seeds[begin:end])
 
     def moment(self, row: int) -> Moment:
         return Moment(int(self.time_us[row]), int(self.seeds[row]))
@@ -242,9 +243,9 @@ class Instance(ABC):
         return _selected(self, function, events)
 
 
-def context_of(opcode: int) -> dict[str, Value]:
+def context_of(events: GivenEvents, row: int) -> dict[str, Value]:
     """The second argument: what the code may know of an event beside its fields."""
-    return {"opcode": OPCODE_TEXT[opcode]}
+    return {"opcode": OPCODE_TEXT[int(events.opcode[row])], "input": events.input}
 
 
 def event_values(schema: Schema, columns: Sequence[pa.Array], count: int) -> list[dict[str, Value]]:
@@ -265,7 +266,7 @@ def _made(instance: Instance, function: str, events: GivenEvents, schema: Schema
             break
         done = row + 1
         try:
-            returned = instance.call(function, (event, context_of(int(events.opcode[row]))), events.moment(row))
+            returned = instance.call(function, (event, context_of(events, row)), events.moment(row))
             builder.add(row, returned)
         except CodeFailure as failure:
             builder.refuse(row, failure)
@@ -276,7 +277,7 @@ def _selected(instance: Instance, function: str, events: GivenEvents) -> tuple[B
     passes, failed = np.zeros(len(events), np.bool_), []
     for row, event in enumerate(event_values(events.schema, events.columns, len(events))):
         try:
-            passes[row] = truth(instance.call(function, (event, context_of(int(events.opcode[row]))), events.moment(row)))
+            passes[row] = truth(instance.call(function, (event, context_of(events, row)), events.moment(row)))
         except CodeFailure as failure:
             failed.append(Failed(row, failure.reason, failure.text))
     return passes, failed

@@ -45,7 +45,7 @@ class CodeFilter(Operator):
         self._resolves = self._keeps and given.opcodes is Opcodes.PUBLISHED
         made = INSERTS if given.opcodes is Opcodes.INSERTS else PUBLISHED
         self.leaving = made.indexed() if self._keeps else made
-        self._shown = CodeEvents.chosen(self.id, self.schema, script.use)
+        self._shown = CodeEvents.chosen(self.id, self.inputs[0].name, self.schema, script.use)
         self._program = compile_program(ProgramText(str(self.id), script, modules=window.modules))
 
     def open(self) -> Page:

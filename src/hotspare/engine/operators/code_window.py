@@ -4,6 +4,8 @@ The code is called for inserts, for updates with their new values, and for delet
 makes of an insert is an insert unless it says otherwise, of an update an upsert, of a delete a safe delete. With an index the
 events are resolved against what the window holds; with index pi_EMPTY they pass as they are.
 
+Events of several inputs come in the order (rank, input, row), so the code is given them by runs of one input.
+
 An event may make thousands. They are put out in parts: code runs no further ahead than one part.
 """
 
@@ -64,29 +66,55 @@ _DEFAULT_OPCODE[[Opcode.INSERT, Opcode.UPDATE, Opcode.UPSERT, Opcode.UPDATE_BLOC
 
 @dataclass(slots=True)
 class Unfinished:
-    """What is left of one step: events that the code has not seen, and events that it made but are not put out. Never part of a
-    snapshot, because none is taken within a step."""
+    """What is left of one step: events that the code has not seen, by input, and events that it made but are not put out.
+    Never part of a snapshot, because none is taken within a step."""
 
-    given: Chunk
+    given: list[Chunk]
     made: Chunk
     beats: Int64s
     """Ranks of heartbeats at which the code is called, too."""
 
     @property
+    def next_input(self) -> int | None:
+        """The one whose event is next: of those of one rank the first."""
+        return min((i for i, chunk in enumerate(self.given) if len(chunk)), key=lambda i: self.given[i].rank[0], default=None)
+
+    def run(self, which: int) -> Chunk:
+        """The next events of that input, up to one of another input or a heartbeat."""
+        chunk, end = self.given[which], len(self.given[which])
+        for i, other in enumerate(self.given):
+            if i != which and len(other):
+                end = min(end, int(np.searchsorted(chunk.rank, other.rank[0], side="left" if i < which else "right")))
+        if len(self.beats):
+            end = min(end, int(np.searchsorted(chunk.rank, self.beats[0], side="right")))
+        return chunk.between(0, end)
+
+    @property
     def waits(self) -> bool:
-        return len(self.given) > 0 or len(self.beats) > 0
+        return len(self.beats) > 0 or any(len(chunk) for chunk in self.given)
 
     @property
     def is_beat_next(self) -> bool:
-        return len(self.beats) > 0 and (not len(self.given) or self.beats[0] < self.given.rank[0])
+        which = self.next_input
+        return len(self.beats) > 0 and (which is None or bool(self.beats[0] < self.given[which].rank[0]))
 
     @property
     def until(self) -> int | None:
         if len(self.made):
             return int(self.made.rank[0])
-        if not self.waits:
-            return None
-        return int(self.beats[0] if self.is_beat_next else self.given.rank[0])
+        which = self.next_input
+        if self.is_beat_next:
+            return int(self.beats[0])
+        return None if which is None else int(self.given[which].rank[0])
+
+
+@dataclass(frozen=True, slots=True)
+class CodeInput:
+    """What comes by one edge: `copied` are places in the window's schema, and in that of the input."""
+
+    schema: Schema
+    shown: CodeEvents
+    copied: Sequence[tuple[int, int]]
 
 
 class CodeWindowOperator(Operator):
@@ -98,26 +126,31 @@ class CodeWindowOperator(Operator):
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
         self._declared = declared = cast(CodeWindow, window.window)
-        self._given = given = self.inputs[0].schema
         self._events = declared.script.function
         self._keeps = declared.index is not IndexType.EMPTY
-        copied = copied_fields(declared, given, self.schema)
-        self._copied = [(self.schema.index[name], place) for name, place in copied.items()]
-        self._shown, self._made_of = self._what_is_shown(given), self._what_is_made()
+        self._given = [self._code_input(each) for each in self.inputs]
+        self._made_of = self._what_is_made()
         self._moments = Moments(self.id)
         self._keys = np.array(self.schema.key_indexes, np.int64)
         texts = (declared.script.code.text, *(module.code.text for module in window.modules))
-        self._inserts_only = self.inputs[0].changelog.opcodes is Opcodes.INSERTS and not any(OPCODE_KEY in text for text in texts)
+        only_inserts_come = all(each.changelog.opcodes is Opcodes.INSERTS for each in self.inputs)
+        self._inserts_only = only_inserts_come and not any(OPCODE_KEY in text for text in texts)
         made = INSERTS if self._inserts_only else PUBLISHED
         self.leaving = made.indexed() if self._keeps else made
-        self._empties_count = {self.schema.names[i] for i in self.schema.key_indexes} <= set(copied)
+        keys = set(self.schema.key_indexes)
+        self._empties_count = all(keys <= {column for column, _ in each.copied} for each in self._given)
         self._program = compile_program(self._text(window))
 
     def _text(self, window: ResolvedWindow) -> ProgramText:
         return ProgramText(str(window.id), self._declared.script, modules=window.modules, empties_count=self._empties_count)
 
-    def _what_is_shown(self, given: Schema) -> CodeEvents:
-        return CodeEvents.chosen(self.id, given, self._declared.script.use)
+    def _code_input(self, source: Input) -> CodeInput:
+        copied = copied_fields(self._declared, source.schema, self.schema)
+        places = [(self.schema.index[name], place) for name, place in copied.items()]
+        return CodeInput(source.schema, self._what_is_shown(source), places)
+
+    def _what_is_shown(self, source: Input) -> CodeEvents:
+        return CodeEvents.chosen(self.id, source.name, source.schema, self._declared.script.use)
 
     def _what_is_made(self) -> Schema:
         """Of the events that the code makes, by the names that it gives them."""
@@ -134,16 +167,21 @@ class CodeWindowOperator(Operator):
         return page
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
-        (given,) = inputs
         state = cast("CodeState[Unfinished]", page.parts[CODE])
         beats = timeline.heartbeat_rank if self._heartbeat else timeline.heartbeat_rank[:0]
-        unfinished = state.unfinished or Unfinished(without_old_rows(given), Chunk.empty(len(self.schema)), beats)
-        rows_max = len(given) + max(1, timeline.extra_rows_max // 2)
+        unfinished = state.unfinished or Unfinished(
+            [without_old_rows(each) for each in inputs], Chunk.empty(len(self.schema)), beats
+        )
+        rows_max = sum(map(len, inputs)) + max(1, timeline.extra_rows_max // 2)
         bad = NO_BAD_EVENTS
-        while unfinished.waits and len(unfinished.made) < rows_max:
+        pieces, count = [unfinished.made], len(unfinished.made)
+        while unfinished.waits and count < rows_max:
             work = self._beat if unfinished.is_beat_next else self._run
-            bad += work(page, unfinished, rows_max - len(unfinished.made), timeline, strings)
-        chunk, unfinished.made = unfinished.made.between(0, rows_max), unfinished.made.since(min(rows_max, len(unfinished.made)))
+            made, refused = work(page, unfinished, rows_max - count, timeline, strings)
+            pieces.append(made)
+            count, bad = count + len(made), bad + refused
+        made = Chunk.in_turn(pieces)
+        chunk, unfinished.made = made.between(0, rows_max), made.since(min(rows_max, count))
         state.unfinished = unfinished if unfinished.until is not None else None
         if self._keeps:
             change = cast(Relation, page.parts[ROWS]).change(chunk, timeline)
@@ -151,21 +189,25 @@ class CodeWindowOperator(Operator):
             chunk = change.chunk
         return Applied(chunk, bad.by_rank(), unfinished.until)
 
-    def _run(self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable) -> BadEvents:
-        """Give the code the next events, and add what it makes of them."""
-        chunk = unfinished.given
-        if len(unfinished.beats):
-            chunk = chunk.between(0, int(np.searchsorted(chunk.rank, unfinished.beats[0], side="right")))
+    def _run(
+        self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable
+    ) -> tuple[Chunk, BadEvents]:
+        """Give the code the next events, of one input; what it makes of them, and what is refused."""
+        which = unfinished.next_input or 0
+        given, chunk = self._given[which], unfinished.run(which)
         calls = cast(Counters, page.parts[CALLS]).values
-        events = self._shown.of(chunk, int(calls[0]), timeline, strings)
+        events = given.shown.of(chunk, int(calls[0]), timeline, strings)
         made = cast(CodeState[Unfinished], page.parts[CODE]).running().make_events(self._events, events, self._made_of, made_max)
         calls[0] += made.done
-        unfinished.given = unfinished.given.since(made.done)
-        bad = failures(self._events, made.failed, chunk, self._given, strings)
-        return bad + self._taken(unfinished, made, chunk, strings)
+        unfinished.given[which] = unfinished.given[which].since(made.done)
+        bad = failures(self._events, made.failed, chunk, given.schema, strings)
+        passed, refused = self._passed(self._laid_out(made, given, chunk, strings), strings)
+        return passed, bad + refused
 
-    def _beat(self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable) -> BadEvents:
-        """Call the code for the next heartbeat, and add what it makes. There is no event, so nothing is copied from one."""
+    def _beat(
+        self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable
+    ) -> tuple[Chunk, BadEvents]:
+        """Call the code for the next heartbeat. There is no event, so nothing is copied from one."""
         rank, unfinished.beats = int(unfinished.beats[0]), unfinished.beats[1:]
         (moment,) = self._moments.of(rank, 1, cast(Counters, page.parts[CALLS]).values, timeline)
         builder = EventBuilder(self._made_of)
@@ -175,26 +217,21 @@ class CodeWindowOperator(Operator):
             builder.add(0, list(returned) if isinstance(returned, tuple) else returned or None)
         except CodeFailure as failure:
             builder.refuse(0, failure)
-        width = len(self._given)
+        given = self._given[0]
+        width = len(given.schema)
         lanes, valid = np.zeros((1, width), np.int64), np.zeros((1, width), np.bool_)
         opcode, flags = np.full(1, Opcode.INSERT, np.uint8), np.full(1, Flag.NORMAL, np.uint8)
         nothing = Chunk(np.array([rank]), opcode, flags, lanes, valid, is_whole=True)
         made = builder.made(1)
-        bad = failures(self._heartbeat, made.failed, nothing, self._given, strings)
-        return bad + self._taken(unfinished, made, nothing, strings)
+        bad = failures(self._heartbeat, made.failed, nothing, given.schema, strings)
+        passed, refused = self._passed(self._laid_out(made, given, nothing, strings), strings)
+        return passed, bad + refused
 
-    def _taken(self, unfinished: Unfinished, made: MadeEvents, chunk: Chunk, strings: StringTable) -> BadEvents:
-        """Add what was made of rows of `chunk`; what of it is refused."""
-        laid_out = self._laid_out(made, chunk, strings)
-        laid_out, refused = self._passed(laid_out, strings)
-        unfinished.made = unfinished.made.joined(laid_out) if len(unfinished.made) else laid_out
-        return refused
-
-    def _laid_out(self, made: MadeEvents, chunk: Chunk, strings: StringTable) -> Chunk:
+    def _laid_out(self, made: MadeEvents, given: CodeInput, chunk: Chunk, strings: StringTable) -> Chunk:
         """The events that were made as rows of the window's schema, with what they have from the input."""
         count = len(made.row)
         lanes, valid = to_lanes(self._columns_of(made), self.schema, strings)
-        for column, place in self._copied:
+        for column, place in given.copied:
             missing = ~valid[:, column]
             lanes[missing, column] = chunk.lanes[made.row[missing], place]
             valid[missing, column] = chunk.valid[made.row[missing], place]
@@ -232,23 +269,26 @@ class Moments:
 class CodeEvents:
     """Rows of a chunk as code sees them."""
 
-    def __init__(self, window: WindowId, schema: Schema, places: Sequence[int]) -> None:
-        """`schema`: what the code sees; `places` of these fields in a chunk."""
+    def __init__(self, window: WindowId, name: str, schema: Schema, places: Sequence[int]) -> None:
+        """`name` of the window that they come from; `schema`: what the code sees; `places` of these fields in a chunk."""
         self.schema = schema
+        self._name = name
         self._columns = np.array(places, np.int64)
         self._seed = np.uint64(xxhash.xxh3_64_intdigest(str(window).encode()))
 
     @classmethod
-    def chosen(cls, window: WindowId, given: Schema, use: FieldChoice) -> CodeEvents:
+    def chosen(cls, window: WindowId, name: str, given: Schema, use: FieldChoice) -> CodeEvents:
         names = use.picked(given)
-        return cls(window, Schema(tuple(given.fields[given.index[name]] for name in names)), [given.index[name] for name in names])
+        return cls(
+            window, name, Schema(tuple(given.fields[given.index[name]] for name in names)), [given.index[name] for name in names]
+        )
 
     def of(self, chunk: Chunk, calls: int, timeline: Timeline, strings: StringTable) -> GivenEvents:
         """`calls`: how many events the code was given before."""
         lanes, valid = chunk.lanes[:, self._columns], chunk.valid[:, self._columns]
         columns = to_arrow_columns(lanes, valid, self.schema, strings) if len(self.schema) else []
         seeds = _seeds(self._seed, calls, chunk.rank, timeline)
-        return GivenEvents(self.schema, columns, chunk.opcode, timeline.time_us[chunk.rank], seeds)
+        return GivenEvents(self._name, self.schema, columns, chunk.opcode, timeline.time_us[chunk.rank], seeds)
 
 
 def failures(function: str, failed: Sequence[Failed], chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:

@@ -51,11 +51,13 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What comes to a window by one edge: events of a schema, what is known of them, and the role of the edge."""
+    """What comes to a window by one edge: events of a schema, what is known of them, the role of the edge, and the name of the
+    window that it comes from, "" where that is the window itself."""
 
     schema: Schema
     changelog: Changelog
     role: str = ""
+    name: str = ""
 
 
 class Clock(Enum):

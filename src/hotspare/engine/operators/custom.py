@@ -30,7 +30,7 @@ class CustomOperator(CodeWindowOperator):
         self._window = cast(CustomWindow, window.window)
         super().__init__(window, inputs)
         config = _config(str(self.id), self._program)
-        refused = list(_refused(self._window, config, self._shown.schema, self.schema))
+        refused = list(_refused(self._window, config, self._given[0].shown.schema, self.schema))
         if refused:
             raise ProjectError(str(self.id), [Mistake(self._window.script.code.place, *each) for each in refused])
         if _is_on(config, "expand_parms"):
@@ -42,11 +42,12 @@ class CustomOperator(CodeWindowOperator):
     def _text(self, window: ResolvedWindow) -> ProgramText:
         return replace(super()._text(window), settings=dict(self._window.settings))
 
-    def _what_is_shown(self, given: Schema) -> CodeEvents:
+    def _what_is_shown(self, source: Input) -> CodeEvents:
         if not self._window.inputs:
-            return super()._what_is_shown(given)
+            return super()._what_is_shown(source)
+        given = source.schema
         fields = [(replace(given.fields[given.index[field]], name=name), given.index[field]) for name, field in self._window.inputs]
-        return CodeEvents(self.id, Schema(tuple(each for each, _ in fields)), [place for _, place in fields])
+        return CodeEvents(self.id, source.name, Schema(tuple(each for each, _ in fields)), [place for _, place in fields])
 
     def _what_is_made(self) -> Schema:
         return Schema(tuple(replace(self.schema.fields[place], name=name) for name, place in self._sources()))

@@ -6,6 +6,7 @@ A lane holds int32, int64, date, stamp and money as int64, double as its bits, s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -74,12 +75,20 @@ class Chunk:
 
     def joined(self, other: Chunk) -> Chunk:
         """The rows of both, one after the other."""
-        return Chunk(
-            np.concatenate((self.rank, other.rank)),
-            np.concatenate((self.opcode, other.opcode)),
-            np.concatenate((self.flags, other.flags)),
-            np.concatenate((self.lanes, other.lanes)),
-            np.concatenate((self.valid, other.valid)),
+        return Chunk.in_turn((self, other))
+
+    @classmethod
+    def in_turn(cls, pieces: Sequence[Chunk]) -> Chunk:
+        """The rows of one piece or more, one after the other."""
+        filled = [piece for piece in pieces if len(piece)]
+        if len(filled) < 2:
+            return filled[0] if filled else pieces[0]
+        return cls(
+            np.concatenate([piece.rank for piece in filled]),
+            np.concatenate([piece.opcode for piece in filled]),
+            np.concatenate([piece.flags for piece in filled]),
+            np.concatenate([piece.lanes for piece in filled]),
+            np.concatenate([piece.valid for piece in filled]),
         )
 
     def with_plain_doubles(self, columns: tuple[int, ...]) -> Chunk:

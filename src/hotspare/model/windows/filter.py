@@ -132,7 +132,8 @@ edges: [given -> high, given -> new, given -> rising, given -> every-second]
             check_initialization(window, window.initialization, found)
             check_expression(window, window.condition, found)
         else:
-            check_script(window, window.condition, given[0].schema, found)
+            schema = given[0].schema
+            check_script(window, window.condition, None if schema is None else schema.names, found)
 
     def meaning(self, window: FilterWindow, schema: Schema) -> dict[str, str]:
         if isinstance(window.condition, Expression):

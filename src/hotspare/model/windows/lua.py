@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from hotspare.model.code import Language
 from hotspare.model.code_windows import CodeType, CodeWindow
+from hotspare.model.windows.contract import Inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +18,7 @@ class LuaWindow(CodeWindow):
 class LuaType(CodeType[LuaWindow]):
     name = "lua"
     declared = LuaWindow
+    inputs: ClassVar[Inputs] = Inputs(1, None)
     language = Language.LUA
     example = """
 windows:
@@ -51,5 +54,15 @@ windows:
       function create(data)
         return {{id = data.id, n = 1}, {id = data.id .. "/", n = 2.5}}
       end
-edges: [given -> highest, given -> twice]
+  both:
+    type: lua
+    schema: "id*:string,x:double,by:string,times:int64"
+    events: create
+    code: |
+      local times = {}
+      function create(data, context)
+        times[context.input] = (times[context.input] or 0) + 1
+        return {by = context.input, times = times[context.input], _opcode = "upsert"}
+      end
+edges: [given -> highest, given -> twice, given -> both, highest -> both]
 """

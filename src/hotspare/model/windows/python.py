@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from hotspare.model.code import Language
 from hotspare.model.code_windows import CodeType, CodeWindow
+from hotspare.model.windows.contract import Inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +18,7 @@ class PythonWindow(CodeWindow):
 class PythonType(CodeType[PythonWindow]):
     name = "python"
     declared = PythonWindow
+    inputs: ClassVar[Inputs] = Inputs(1, None)
     language = Language.PYTHON
     example = """
 windows:
@@ -58,5 +61,15 @@ windows:
     code: |
       def create(id, n):
           return [{"id": id, "n": 1}, {"id": id + "/", "n": 2.5 if n is None else n}]
-edges: [given -> highest, given -> twice]
+  both:
+    type: python
+    schema: "id*:string,x:double,by:string,times:int64"
+    events: create
+    code: |
+      times = {}
+
+      def create(data, context):
+          times[context["input"]] = times.get(context["input"], 0) + 1
+          return {"by": context["input"], "times": times[context["input"]], "_opcode": "upsert"}
+edges: [given -> highest, given -> twice, highest -> both, given -> both]
 """

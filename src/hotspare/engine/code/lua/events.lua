@@ -97,13 +97,13 @@ function host.call(name, us, number, ...)
   return unhooked(called(f, us, number, ...))
 end
 
--- Calls for rows from `first` on, until `is_done` or the last. Returns how far it is, and row, whether a limit is why, and message of
--- each that failed.
-local function each(name, read, first, count, rows, take, is_done)
+-- Calls for rows of the window `input` from `first` on, until `is_done` or the last. Returns how far it is, and row, whether a limit
+-- is why, and message of each that failed.
+local function each(name, input, read, first, count, rows, take, is_done)
   local f, failed, names = function_of(name), {}, host.opcode_names
   for row = first, count do
     local event, opcode, us, number = read(rows, row)
-    local context = { opcode = names[opcode] }
+    local context = { opcode = names[opcode], input = input }
     local ok, result, is_limit = false, "there is no function " .. name, false
     if f then
       host.event = event
@@ -135,10 +135,10 @@ local function each(name, read, first, count, rows, take, is_done)
 end
 
 -- Filters: a byte per event.
-function host.select(name, read, count, rows)
+function host.select(name, input, read, count, rows)
   local passes = {}
   for row = 1, count do passes[row] = "\0" end
-  local _, failed = each(name, read, 1, count, rows, function(row, result)
+  local _, failed = each(name, input, read, 1, count, rows, function(row, result)
     if result == true then
       passes[row] = "\1"
     elseif result ~= nil and result ~= false then
@@ -150,7 +150,7 @@ function host.select(name, read, count, rows)
 end
 
 -- Windows: events by `writer`.
-function host.make(name, read, count, rows, writer, made_max)
+function host.make(name, input, read, count, rows, writer, made_max)
   local write = writer.write
   local function take(row, result)
     if result == nil or result == false then return true end
@@ -176,7 +176,7 @@ function host.make(name, read, count, rows, writer, made_max)
     writer.cut(before)
     return false, wrong, false
   end
-  local done, failed = each(name, read, 1, count, rows, take, function() return writer.is_full(made_max) end)
+  local done, failed = each(name, input, read, 1, count, rows, take, function() return writer.is_full(made_max) end)
   return done, failed, writer.taken()
 end
 

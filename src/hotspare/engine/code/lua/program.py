@@ -211,7 +211,7 @@ class LuaInstance(Instance):
         reader, writer = self._reader(events.schema), self._writer(schema)
         events = events.slice(0, ROWS_A_CALL)
         done, failed, count, rows, texts, strange = self._asked(
-            b"make", function.encode(), reader, len(events), self._rows(events), writer, made_max
+            b"make", function.encode(), events.input.encode(), reader, len(events), self._rows(events), writer, made_max
         )
         row, opcode, columns = unpacked(count, rows, list(texts.values()), schema)
         made = _Judged(schema, columns, row)
@@ -231,7 +231,7 @@ class LuaInstance(Instance):
         reader = self._reader(events.schema)
         for begin in range(0, len(events), ROWS_A_CALL):
             piece = events.slice(begin, begin + ROWS_A_CALL)
-            mask, failed = self._asked(b"select", function.encode(), reader, len(piece), self._rows(piece))
+            mask, failed = self._asked(b"select", function.encode(), events.input.encode(), reader, len(piece), self._rows(piece))
             passes.append(np.frombuffer(mask, np.uint8))
             failures += [Failed(each.row + begin, each.reason, each.message) for each in self._failed(failed)]
         return np.concatenate(passes).astype(np.bool_), failures

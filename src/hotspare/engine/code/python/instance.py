@@ -192,7 +192,7 @@ class PythonInstance(Instance):
         interpreter, called, failed = self._interpreter, self._function(function), list[Failed]()
         begin, end = interpreter.begin, interpreter.end
         called, takes_context = self._taking_events(called, events.schema)
-        row, left = -1, found_max
+        row, left, name = -1, found_max, events.input
         for first in range(0, len(events), _BLOCK_EVENTS):
             block = events.slice(first, min(first + _BLOCK_EVENTS, len(events)))
             times, seeds, opcodes = block.time_us.tolist(), block.seeds.tolist(), block.opcode.tolist()
@@ -201,7 +201,7 @@ class PythonInstance(Instance):
             for row, (event, opcode, time_us, seed) in enumerate(zip(rows, opcodes, times, seeds, strict=True), first):
                 begin(time_us, seed)
                 try:
-                    returned = called(event, {"opcode": OPCODE_TEXT[opcode]}) if takes_context else called(event)
+                    returned = called(event, {"opcode": OPCODE_TEXT[opcode], "input": name}) if takes_context else called(event)
                     more = read(returned)
                     end()
                 except CodeFailure as error:
