@@ -28,7 +28,10 @@ from hotspare.model.quality import PRECISE
 
 URL = f"{{{EXTENSION}}}url"
 """Attribute of `<statedb>` for a server that the attributes of SAS cannot name: its password stands elsewhere."""
-SERVER_SHAPE: ElementShape = shape(f"type cluster hostname port username password database {URL}")
+SERVER_SHAPE: ElementShape = shape(
+    f"type cluster hostname port username password database {URL}",
+    idle={"keep-alive-ping": "a connection that broke is made anew, and what was asked over it is asked again"},
+)
 PREFIX_LENGTH_MAX = 200
 _KIND, _PORT = "redis", 6379
 _SCHEMES = frozenset({_KIND, "rediss"})

@@ -10,6 +10,7 @@ from hotspare.model.load import load_text
 from hotspare.model.project import Project, WindowId
 from hotspare.model.windows.filter import FilterWindow
 from hotspare.model.windows.lua import LuaWindow
+from hotspare.model.windows.statedb_reader import StatedbReaderWindow
 
 PROJECT = """
 <project name="p"><contqueries>
@@ -102,3 +103,25 @@ def test_what_a_project_asks_of_its_server_has_no_effect() -> None:
     asked = text.replace('name="p"', 'name="p" score-input-window="q/s" score-input-field="x"')
     told = [warning.message for warning in load_text(asked, "p.xml").warnings]
     assert [each.partition(" of ")[0] for each in told[:2]] == ["attribute score-input-window", "attribute score-input-field"]
+
+
+STATE = """
+<project name="p"><contqueries><contquery name="q"><windows>
+  <window-source name="s" insert-only="true" index="pi_EMPTY"><schema-string>id*:int64,kind:string</schema-string></window-source>
+  <window-statedb-reader name="r">
+    <statedb cluster="false" hostname="h" keep-alive-ping="15" port="6379" type="redis"/>
+    <query prefix="stream" query="kind==KIND"/>
+    <schema-string>id*:int64,most:int64</schema-string>
+    <output><field-selection name="id" source="input"/><field-selection aggregate="ESP_aMax" name="ID" source="query"/></output>
+  </window-statedb-reader>
+</windows><edges><edge slot="0" source="s" target="r"/></edges></contquery></contqueries></project>
+"""
+
+
+def test_a_state_database_is_read_as_a_public_project_writes_it() -> None:
+    """SPEC G13: what keeps a connection awake is not needed, and is told."""
+    loaded = load_text(STATE, "p.xml")
+    window = loaded.project.queries[0].windows[1]
+    assert isinstance(window, StatedbReaderWindow)
+    assert (window.server, window.where) == ("redis://h:6379/0", (("kind", "KIND"),))
+    assert any("attribute keep-alive-ping of <statedb> has no effect" in warning.message for warning in loaded.warnings)
