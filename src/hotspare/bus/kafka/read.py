@@ -42,7 +42,7 @@ class FetchWait(Enum):
     between two looks.
     """
 
-    FOLLOW = 100
+    FOLLOW = 20
     LOOK = 1
 
 
