@@ -106,6 +106,7 @@ def test_a_row_must_not_change_its_partition() -> None:
         "type: copy, retention: {bycount_sliding: 3}",
         "type: copy, retention: {bycount_sliding: 3, by: [id]}",
         'type: functional, schema: "id*:int64,k*:int64,n:int64", functions: {n: eventCounter()}',
+        'type: functional, schema: "m*:int64,id:int64", functions: {m: "mod($id, 2)"}',
         'type: calculate, algorithm: Summary, schema: "id*:int64,k*:int64,s:double", inputs: {input: k}, outputs: {sumOut: s}',
     ],
 )

@@ -24,7 +24,7 @@ from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.meanings import expression_meaning
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.project import Expression, Window
+from hotspare.model.project import Expression, IndexType, Window
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_expression, check_passed_field, keys
 from hotspare.model.windows.contract import Carried, Computed, Counting, Given, Inputs, Memory, Remembered, WindowType
@@ -226,6 +226,11 @@ edges: [given -> counted, given -> words]
             same = {name for name in names if name not in functions and name in of_input}
             same |= {name for name, e in functions.items() if e.text.strip().removeprefix("$") in of_input}
             kept = frozenset(same) if kept is None else kept & same
+        own = {each.name for each in window.schema.fields if each.is_key} if window.schema is not None else set()
+        makes_key = any(name in own for context in window.program.contexts for name, _ in context.functions)
+        if window.index is not IndexType.EMPTY and makes_key and not own.intersection(kept or ()):
+            hint = "take the field by which its sources are partitioned into its key, or give the window index: empty"
+            return Carried(refusal="it makes a key, and no field says that rows of one key are of one partition", hint=hint)
         return Carried(kept or frozenset())
 
 

@@ -1,0 +1,197 @@
+"""Law 4, Runner, shard by shard, over every case of tests/cases whose project may be divided (SPEC K1).
+
+Each shard is read as a task of the `partitioned` runner reads it, and begun anew after every message: it gives what `local` gives
+over that shard's rows alone, and all shards together what the case says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from hotspare.adapters.files.row_routing import RowRouting
+from hotspare.bus.contract import FORMAT_HEADER, TICK, Outgoing, Partition
+from hotspare.bus.sqlite import SqliteBus
+from hotspare.engine.head.head import Head
+from hotspare.engine.operators.contract import Clock
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import compile_plan
+from hotspare.engine.routing import routing_of
+from hotspare.engine.rows.batch import MessageFormat
+from hotspare.errors import ProjectError
+from hotspare.model.partitioning import KEY_TYPES, obstacles, partition_fields, refused_shards
+from hotspare.model.project import Project, WindowId
+from hotspare.model.resolve import Resolved, resolve
+from hotspare.model.windows.source import SourceWindow
+from hotspare.runners.contract import BatchLimits, HeadPlace, RunnerInput, SourceTopic
+from hotspare.runners.local import LocalRunner, read_recorded
+from tests.cases.case import ROW_SEPARATOR, Case, Message, expected_by_cause, outputs_by_cause, raw_batches, read_case
+from tests.cases.test_cases import CASES, filled_in
+from tests.laws.test_runner_cases import Recorded, Taken, brought
+
+pytestmark = [pytest.mark.law]
+
+SHARDS = 3
+DEPENDS = {
+    "copy_system_time_jumping": "periods begin with the first time that the shard sees",
+    "pattern_next_event": "generated keys carry the shard",
+    "transpose_wide": "that keys are unique is seen within a shard only",
+}
+"""Cases in which what comes of a key follows from the shards, as docs/shards.md says."""
+Outputs = list[tuple[str, pa.RecordBatch]]
+
+
+def partitioned_by(project: Project, fields: Mapping[WindowId, str]) -> Project:
+    """The project, with the fields of its source windows by which it is divided."""
+    queries = []
+    for query in project.queries:
+        named = {window: fields.get(WindowId(query.name, window.name), "") for window in query.windows}
+        windows = (replace(w, partition_by=field) if field and isinstance(w, SourceWindow) else w for w, field in named.items())
+        queries.append(replace(query, windows=tuple(windows)))
+    return replace(project, queries=tuple(queries))
+
+
+def divided(resolved: Resolved) -> Resolved | None:
+    """The project divided by the first fields by which it may be, None where there are none."""
+    if refused_shards(resolved, SHARDS) is None:
+        return resolved
+    schemas = [resolved.schema(source) for source in resolved.sources]
+    choices = [[field.name for field in schema.fields if field.type in KEY_TYPES] or [""] for schema in schemas]
+    for chosen in product(*choices):
+        fields = dict(zip(resolved.sources, chosen, strict=True))
+        if not obstacles(resolved, fields):
+            try:
+                return resolve(partitioned_by(resolved.project, fields))
+            except ProjectError:
+                continue
+    return None
+
+
+class Shared:
+    """A case whose rows stand in the partitions that they belong in: `parts[k]` is what shard k gets, and `origins[k]` says of each
+    of its messages which one of the case it is of."""
+
+    def __init__(self, path: Path, case: Case) -> None:
+        self.case, self.url = case, f"sqlite:///{path}"
+        resolved = case.plan.resolved
+        self.topics = [str(source).replace("/", ".") for source in resolved.sources]
+        self._routings: dict[str, RowRouting] = {}
+        for source in resolved.sources:
+            routing = routing_of(resolved, source, SHARDS)
+            assert routing is not None
+            self._routings[source.window] = RowRouting(resolved.schema(source), routing)
+        self.parts: list[list[Message]] = [[] for _ in range(SHARDS)]
+        self.origins: list[list[int]] = [[] for _ in range(SHARDS)]
+        for number, message in enumerate(case.messages):
+            for shard, part in self._split(message):
+                self.parts[shard].append(part)
+                self.origins[shard].append(number)
+        self._write(path)
+
+    def _split(self, message: Message) -> Iterable[tuple[int, Message]]:
+        if not message.source:
+            return [(shard, message) for shard in range(SHARDS)]
+        rows = message.value.split(ROW_SEPARATOR)
+        places = self._routings[message.source].partitions([row.encode() for row in rows]).tolist()
+        own = {place: [row for row, there in zip(rows, places, strict=True) if there == place] for place in sorted(set(places))}
+        return [(place, replace(message, value=ROW_SEPARATOR.join(some))) for place, some in own.items()]
+
+    def _write(self, path: Path) -> None:
+        names = {source.window: name for source, name in zip(self.case.plan.resolved.sources, self.topics, strict=True)}
+        now = [0]
+        with closing(SqliteBus(path, clock=lambda: now[0])) as bus:
+            for name in self.topics:
+                bus.create_topic(name, SHARDS)
+            for shard, messages in enumerate(self.parts):
+                now[0] = 0
+                for message in messages:
+                    now[0] = message.time_us
+                    value = message.value.replace(ROW_SEPARATOR, "\n").encode()
+                    sent = Outgoing(value, ((FORMAT_HEADER, MessageFormat.CSV.header),)) if message.source else TICK
+                    for name in [names[message.source]] if message.source else names.values():
+                        bus.append(Partition(name, shard), [sent])
+            self.ends = {
+                (i, shard): bus.end_offset(Partition(name, shard)) for i, name in enumerate(self.topics) for shard in range(SHARDS)
+            }
+
+    def input(self, shard: int) -> RunnerInput:
+        topics = tuple(SourceTopic(name, SHARDS, shard=shard) for name in self.topics)
+        head = Head.of(self.case.plan, shards=SHARDS)
+        return RunnerInput(self.url, topics, head, HeadPlace.DRIVER, BatchLimits(1, wait_ms=0))
+
+    def alone(self, shard: int) -> Case:
+        """What this shard gets, as a case of the project that is not divided."""
+        messages = tuple(self.parts[shard])
+        return Case(self.case.plan, messages, ((),) * len(messages))
+
+
+def restarted(shared: Shared, shard: int) -> Outputs:
+    """What a shard puts out whose runner and engine end after every message, and begin where the snapshot says."""
+    plan = shared.case.plan
+    places = [(i, shard) for i in range(len(shared.topics))]
+    ends = {place: shared.ends[place] for place in places}
+    pipeline, outputs = Pipeline.fresh(plan, shard=shard), list[tuple[str, pa.RecordBatch]]()
+    pipeline.set_partitions(places)
+    start, wanted = dict[tuple[int, int], int](), 1
+    while any(start.get(place, 0) < end for place, end in ends.items()):
+        left = {place: end for place, end in ends.items() if start.get(place, 0) < end}
+        taken = Taken(pipeline, left, wanted)
+        brought(LocalRunner(shared.input(shard), taken.take, taken.ended), taken, start)
+        outputs += taken.outputs
+        frozen = pipeline.freeze()
+        pipeline = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
+        pipeline.set_partitions(places)
+        following = {place: offset for place, offset in pipeline.next_offsets.items() if place in ends}
+        if start == following and taken.is_all:
+            break
+        wanted = wanted + 1 if start == following else 1
+        start = following
+    return outputs
+
+
+def local(path: Path, case: Case, shard: int) -> Outputs:
+    recorded, pipeline = Recorded(path, case), Pipeline.fresh(case.plan, shard=shard)
+    with closing(SqliteBus(path)) as bus:
+        tables = read_recorded(bus, recorded.topics, Head.of(case.plan), BatchLimits(50, wait_ms=0))
+        return [item for table in tables for item in pipeline.feed(table).items()]
+
+
+def by_message(
+    case: Case, outputs: Mapping[tuple[int, int], Mapping[str, list[str]]], origins: list[int]
+) -> Counter[tuple[int, str, str]]:
+    """Outputs, in any order, by the message of the whole case that caused them."""
+    first = [(batch.column("topic")[0].as_py(), batch.column("offset")[0].as_py()) for batch in raw_batches(case)]
+    number = dict(zip(first, origins, strict=True))
+    return Counter((number[cause], stream, line) for cause, of in outputs.items() for stream, lines in of.items() for line in lines)
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_every_shard_restarted_after_every_message(path: Path, tmp_path: Path) -> None:
+    case = read_case(path)
+    resolved = divided(case.plan.resolved)
+    if resolved is None:
+        assert refused_shards(case.plan.resolved, SHARDS) is not None
+        return
+    case = replace(case, plan=compile_plan(resolved))
+    shared, together = Shared(tmp_path / "shards.db", case), Counter[tuple[int, str, str]]()
+    for shard in range(SHARDS):
+        alone = shared.alone(shard)
+        found = outputs_by_cause(restarted(shared, shard))
+        assert found == outputs_by_cause(local(tmp_path / f"{shard}.db", alone, shard)), f"shard {shard}"
+        together += by_message(alone, found, shared.origins[shard])
+    if all(node.operator.clock is not Clock.EVENT_TIME for node in case.plan.nodes):
+        wanted = by_message(case, filled_in(expected_by_cause(case)), list(range(len(case.messages))))
+        assert (together == wanted) is (path.stem not in DEPENDS)
+
+
+def test_many_cases_can_be_divided() -> None:
+    """And each of them by a field that its project may name."""
+    every = [made for path in CASES if (made := divided(read_case(path).plan.resolved)) is not None]
+    assert len(every) >= 50
+    assert all(all(partition_fields(made).values()) for made in every)
