@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from hotspare.ha.outputs.held import HeldStream, Mark
 from hotspare.ha.rules import placing
 from hotspare.ha.rules.facts import StreamFacts
-from tests.simulation.upgrades import run
+from hotspare.ha.rules.roles import ENDS, Role
+from tests.simulation.script import Script
+from tests.simulation.upgrades import ENGINES, NEW, Upgraded, run
 
 SEEDS = 40
 
@@ -17,6 +20,28 @@ SEEDS = 40
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_what_did_not_change_is_to_the_bit_and_what_did_has_no_gap(seed: int, tmp_path: Path) -> None:
     assert not run(seed, tmp_path)
+
+
+def test_one_that_slept_through_the_upgrade_unseen_takes_the_role_no_more(tmp_path: Path) -> None:
+    """A spare of the old project wakes, and nobody else is there: it would publish what that project makes of the input."""
+    group = Upgraded(Script(tmp_path, *ENGINES), random.Random(1))
+    world = group.script.world
+    try:
+        group.start("e0")
+        group.script.until(lambda: world.processes["e0"].engine.role is Role.ACTIVE)
+        group.start("e1")
+        group.script.publish(30)
+        group.script.until(lambda: world.processes["e1"].engine.role is Role.STANDBY)
+        world.pause("e1", 300)
+        group.upgrade(NEW, unseen="e1")
+        counts = {stream: len(rows) for stream, rows in world.observer.rows.items()}
+        group.script.publish(30)
+        group.script.until(lambda: "e1" not in world.processes or world.processes["e1"].engine.role in ENDS)
+        assert {stream: len(rows) for stream, rows in world.observer.rows.items()} == counts
+        group.script.publish(30)
+        group.finish()
+    finally:
+        world.close()
 
 
 def found_by_a_seed(folder: Path) -> bool:

@@ -77,10 +77,11 @@ class Upgraded:
             self.script.turn()
             self.script.turn()
 
-    def upgrade(self, to: str) -> None:
-        """All engines end at once, and the group runs another project."""
+    def upgrade(self, to: str, unseen: str = "") -> None:
+        """All engines end at once, and the group runs another project. `unseen`: one that sleeps on, and nobody knows of."""
         for name in list(self.script.world.processes):
-            self.script.world.kill(name)
+            if name != unseen:
+                self.script.world.kill(name)
         client = self.script.world.coordination.client("world")
         known = agreement(client, GROUP)
         if known is not None:

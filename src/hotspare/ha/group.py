@@ -127,6 +127,7 @@ class GroupEngine:
             part_rows=StepSize(PART_ROWS_MIN, EXTRA_ROWS_MAX, definition.settings.lease_ms / 10),
             rounds=Rounds(inbound_checked_ms=now_ms),
             snapshots=Snapshots(snapshot_ms=now_ms, snapshot_order=order, written_wall_ms=wall_ms, newest=newest),
+            project_hash=definition.project.hash,
             document=definition.project.document,
             store_id=joined.store_id,
         )

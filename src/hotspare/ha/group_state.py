@@ -97,6 +97,7 @@ class GroupState:
     """The newest epoch, asked for after the last fence."""
     budget: CommitBudget = field(init=False)
     message_sizes: MessageSizes = field(init=False)
+    project_hash: str = ""
     document: str = ""
     """The project's text, which a persisted snapshot brings along."""
     store_id: str = ""

@@ -6,7 +6,7 @@ on: kept windows have their state in it, the others begin empty. It becomes a sn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hotspare.bus.contract import Bus
@@ -88,20 +88,26 @@ def _holds_all(places: Places, group: str, leading: Version, topics: GroupTopics
 def upgrade(wanted: Planned, places: Places) -> SnapshotInfo | None:
     """The group, none of whose engines may live, runs the new project from now on; the snapshot from which its engines start, None
     where they make their state from the topics. Done again after a crash, it goes on. UsageError where it cannot be, or somebody
-    else decides at the same time."""
+    else decides at the same time.
+
+    Nothing is written to the new project's place before the offer stands: until then it is anybody's, and what somebody else left
+    there would be taken for the state of the project that is offered in the end.
+    """
     if wanted.change.refusals:
         raise UsageError("the project cannot be upgraded", detail="\n  ".join(wanted.change.refusals))
-    known, info, group = wanted.known, None, wanted.group
+    known, group = wanted.known, wanted.group
     if known.other is None and not _is_wanted(wanted, known.leading):
         version = _version(wanted)
-        info = _carried(wanted, version, places) if version.begin is Begin.SNAPSHOT else None
+        if version.begin is Begin.SNAPSHOT:
+            _carried(wanted, places)  # what cannot be is found before anything is decided
         known = move_on(places.coordination, group, known, Move(MoveKind.OFFER, version))
     if known.other is not None and _is_wanted(wanted, known.other):
+        _carry(wanted, known.other, places)
         known = move_on(places.coordination, group, known, Move(MoveKind.LEAD, known.other))
     if not _is_wanted(wanted, known.leading):
         raise UsageError(f"another upgrade of group {group} was begun", hint="end it first, with its own project")
     move_on(places.coordination, group, known, Move(MoveKind.SETTLE, known.leading))
-    return info
+    return _newest(places.store, known.leading.place(group))
 
 
 def _is_wanted(wanted: Planned, version: Version) -> bool:
@@ -121,17 +127,36 @@ def _version(wanted: Planned) -> Version:
     )
 
 
-def _carried(wanted: Planned, version: Version, places: Places) -> SnapshotInfo:
+@dataclass(frozen=True, slots=True)
+class _Carried:
     """The newest snapshot of the old project as one of the new one."""
-    old, new = wanted.known.leading.place(wanted.group), version.place(wanted.group)
-    listed: Sequence[SnapshotInfo] = restorable(places.store.list(old))
-    if not listed:
+
+    info: SnapshotInfo
+    header: bytes
+    pages: Mapping[str, bytes]
+
+
+def _carried(wanted: Planned, places: Places) -> _Carried:
+    """UsageError where there is none."""
+    old = wanted.known.leading.place(wanted.group)
+    info = _newest(places.store, old)
+    if info is None:
         what = f"group {wanted.group} has no snapshot that the new project could go on from"
         raise UsageError(what, hint="run an engine until it has taken one: `hotspare status` shows them")
-    info = listed[0]
     stored = places.store.get(old, info.name)
-    header, pages = carried_over(wanted.before, wanted.after, stored.header, stored.pages, wanted.shard.number)
-    places.store.forget(new)  # what an upgrade that was cut short left there
-    places.store.put(new, info.name, info.engine, info.order, header, pages.items())
-    places.store.confirm(new, info.name)
-    return info
+    return _Carried(info, *carried_over(wanted.before, wanted.after, stored.header, stored.pages, wanted.shard.number))
+
+
+def _carry(wanted: Planned, version: Version, places: Places) -> None:
+    """Put it where engines of the new project look, unless it, or a newer one of theirs, is there."""
+    place = version.place(wanted.group)
+    if version.begin is Begin.ORIGIN or _newest(places.store, place) is not None:
+        return
+    found = _carried(wanted, places)
+    places.store.put(place, found.info.name, found.info.engine, found.info.order, found.header, found.pages.items())
+    places.store.confirm(place, found.info.name)
+
+
+def _newest(store: Store, place: str) -> SnapshotInfo | None:
+    """The best that may be restored."""
+    return next(iter(restorable(store.list(place))), None)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,12 +16,19 @@ from hotspare.engine.numbering import numbering_of
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
 from hotspare.engine.semantics import SEMANTICS
+from hotspare.engine.upgrade import Past
+from hotspare.errors import UsageError
 from hotspare.ha.effects.joining import agree_on_project, agree_on_semantics
 from hotspare.ha.effects.upgrading import agreement, move_on
-from hotspare.ha.rules.upgrading import Begin, Move, MoveKind, Version
+from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
 from hotspare.host.definition import project_identity
+from hotspare.host.upgrading import Places, Planned, Wish, planned, upgrade
+from hotspare.model.fingerprint import from_document
 from hotspare.model.load import load_text
+from hotspare.model.resolve import resolve
 from hotspare.processes import process_space, process_start
+from hotspare.shard import WHOLE
+from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.open import default_store_url, open_store
 from tests.unit.cli.kept import GROUP, PROJECT, case, put_snapshots
 from tests.unit.cli.running import hotspare_here
@@ -105,6 +114,9 @@ def test_what_was_cut_short_goes_on(kept: Kept) -> None:
     for count in (1, 2):
         group = f"{GROUP}x"
         kept.coordination.forget(group)
+        for place in (group, f"{group}~1"):
+            kept.store.forget(place)
+        put_snapshots(kept.store, group)
         for name, value in (("project", kept.coordination.fact(GROUP, "project")), ("semantics", str(SEMANTICS).encode())):
             kept.coordination.set_fact_once(group, name, value or b"")
         for n in range(count):
@@ -112,12 +124,11 @@ def test_what_was_cut_short_goes_on(kept: Kept) -> None:
         done = _upgraded(kept, group)
         assert done.leading.hash == compile_plan(load_text(CHANGED).resolved).project_hash
         assert (done.other, done.moves) == (None, 3)
+        if count == 1:
+            assert kept.store.list(f"{group}~1"), "its engines have something to start from"
 
 
-def _upgraded(kept: Kept, group: str):  # type: ignore[no-untyped-def]
-    from hotspare.host.upgrading import Places, Wish, planned, upgrade
-    from hotspare.shard import WHOLE
-
+def _upgraded(kept: Kept, group: str) -> Agreement:
     places = Places(open_bus(kept.url), kept.coordination, kept.store)
     upgrade(planned(group, WHOLE, Wish(compile_plan(load_text(CHANGED).resolved), "hotspare"), places), places)
     found = agreement(kept.coordination, group)
@@ -158,3 +169,77 @@ def test_what_cannot_be_is_refused_with_the_reason(kept: Kept, text: str, what: 
 def test_without_a_snapshot_there_is_nothing_to_go_on_from(kept: Kept) -> None:
     kept.store.forget(GROUP)
     assert "has no snapshot that the new project could go on from" in kept.upgrade(CHANGED, status=2)
+
+
+class _Killed(Exception):
+    """The command dies here."""
+
+
+def _planned(kept: Kept, text: str, past: Past = Past.WHOLE) -> tuple[Planned, Places]:
+    places = Places(open_bus(kept.url), kept.coordination, kept.store)
+    return planned(GROUP, WHOLE, Wish(compile_plan(load_text(text).resolved), "hotspare", past), places), places
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_one_that_was_killed_at_any_step_leaves_nothing_to_another_project(
+    kept: Kept, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it leaves is its own project's, or nobody's: who upgrades to another one goes on from the group's own state."""
+    wanted, places = _planned(kept, CHANGED)
+    left = steps
+
+    def dies(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object) -> object:
+            nonlocal left
+            if not left:
+                raise _Killed
+            left -= 1
+            return real(*arguments)
+
+        return call
+
+    store = SimpleNamespace(list=kept.store.list, get=kept.store.get, put=dies(kept.store.put), confirm=dies(kept.store.confirm))
+    store.forget = dies(kept.store.forget)
+    service = SimpleNamespace(fact=kept.coordination.fact, set_fact_once=dies(kept.coordination.set_fact_once))
+    with pytest.raises(_Killed):
+        upgrade(wanted, Places(places.bus, service, store))  # type: ignore[arg-type]
+    other = PROJECT.replace("bycount_sliding: 3", "bycount_sliding: 1")
+    if steps:
+        assert "another upgrade" in kept.upgrade(other, status=2)
+        kept.upgrade(CHANGED)
+    else:
+        kept.upgrade(other)
+    _check_place(kept)
+
+
+def test_of_two_commands_at_once_the_one_that_is_refused_leaves_the_others_snapshot_alone(kept: Kept) -> None:
+    first, places = _planned(kept, CHANGED)
+    second, _ = _planned(kept, PROJECT.replace("bycount_sliding: 3", "bycount_sliding: 1"))
+    upgrade(first, places)
+    with pytest.raises(UsageError, match="somebody else decides"):
+        upgrade(second, places)
+    _check_place(kept)
+
+
+def test_a_command_that_is_given_twice_at_once_takes_no_newer_snapshot_away(kept: Kept) -> None:
+    """The second was slow: an engine of the new project has taken one meanwhile."""
+    (wanted, places), place = _planned(kept, CHANGED), f"{GROUP}~1"
+    info = upgrade(wanted, places)
+    assert info is not None
+    stored = kept.store.get(place, info.name)
+    kept.store.put(place, "0009-e", "e", 9, stored.header, stored.pages.items())
+    kept.store.confirm(place, "0009-e")
+    again = upgrade(wanted, places)
+    assert again is not None
+    assert again.name == "0009-e"
+
+
+def _check_place(kept: Kept) -> None:
+    """An engine of the project that leads starts from what the group has."""
+    known = agreement(kept.coordination, GROUP)
+    assert known is not None
+    place = known.leading.place(GROUP)
+    (info,) = kept.store.list(place)
+    assert info.status is SnapshotStatus.CONFIRMED
+    stored = kept.store.get(place, info.name)
+    assert Pipeline.restore(compile_plan(resolve(from_document(known.leading.document))), stored.header, stored.pages).sequences

@@ -1,5 +1,6 @@
 """Reading the coordination epoch again, beside the reading of what is committed: both come after the fence, and neither waits for
-the other (DESIGN section 5)."""
+the other (DESIGN section 5). And whether the group still runs this engine's project: one that slept through an upgrade, unseen,
+and wakes with nobody in the role, must not publish what the project of before makes of the input."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from functools import partial
 
 from hotspare.coordination.contract import Leader
 from hotspare.ha.calls.underway import AskedEpoch
+from hotspare.ha.effects.upgrading import refuse_project_of_before
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 
@@ -19,6 +21,7 @@ def begin(state: GroupState, ports: Ports) -> None:
 
 
 def _ask(state: GroupState, ports: Ports, answers: list[Leader]) -> None:
+    refuse_project_of_before(ports.coordination, state.group, state.project_hash)
     answers.append(ports.coordination.leader(state.group))
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from hotspare.coordination.contract import Coordination
 from hotspare.engine.semantics import BEFORE_VERSIONS
-from hotspare.errors import StateError, UsageError
+from hotspare.engine.semantics import SEMANTICS as OWN_SEMANTICS
+from hotspare.errors import ProjectChanged, StateError, UsageError
 from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version, folded
 
 PROJECT = "project"
@@ -54,6 +55,16 @@ def move_on(coordination: Coordination, group: str, before: Agreement, move: Mov
     if coordination.set_fact_once(group, f"{_MOVE}{number}", wanted) != wanted:
         raise UsageError(f"somebody else decides about the project of group {group}", hint="look with `hotspare status`, and again")
     return before.after(move)
+
+
+def refuse_project_of_before(coordination: Coordination, group: str, hash_: str) -> None:
+    """ProjectChanged where the group was upgraded, and an engine of the project `hash_` and of this hotspare takes part no more.
+    One question where nothing was ever decided."""
+    known = agreement(coordination, group) if has_moved(coordination, group) else None
+    if known is not None and known.version_of(hash_, OWN_SEMANTICS) is None:
+        raise ProjectChanged(
+            f"group {group} was upgraded, and runs another project now", hint="start this engine with that project"
+        )
 
 
 def place_of(coordination: Coordination, group: str) -> str:
