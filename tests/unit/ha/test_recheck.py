@@ -20,6 +20,9 @@ class Coordination:
     def __init__(self, *answers: Leader | Exception) -> None:
         self.left = list(answers)
 
+    def fact(self, group: str, name: str) -> bytes | None:
+        """Nothing was ever decided about another project."""
+
     def leader(self, group: str) -> Leader:
         answer = self.left.pop(0)
         if isinstance(answer, Exception):
@@ -31,7 +34,7 @@ def world(*answers: Leader | Exception) -> tuple[Any, Ports]:
     ports: Any = SimpleNamespace(
         coordination=Coordination(*answers), begin=at_once, unlocked=Ports.__dataclass_fields__["unlocked"].default
     )
-    return SimpleNamespace(group="g", recheck=None), ports
+    return SimpleNamespace(group="g", project_hash="a", recheck=None), ports
 
 
 def test_the_answer_is_the_one_that_was_asked_for() -> None:
