@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hotspare.errors import Place
@@ -112,10 +112,14 @@ def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[
     )
 
 
-def _asking(query: ContinuousQuery) -> Mapping[str, Edge]:
-    """The windows whose outputs ask for what others enter by, with an edge of each."""
+def _asking(query: ContinuousQuery) -> Mapping[str, Sequence[Edge]]:
+    """The windows whose outputs ask for what others enter by, each with the edges that do."""
     answered = {window.name for window in query.windows if type_of(window).enters_by is EntersBy.ANSWERS}
-    return {edge.source: edge for edge in query.edges if edge.target in answered}
+    asking: dict[str, list[Edge]] = {}
+    for edge in query.edges:
+        if edge.target in answered:
+            asking.setdefault(edge.source, []).append(edge)
+    return asking
 
 
 def _check_project(project: Project, unreadable: frozenset[WindowId], found: Mistakes) -> None:
@@ -190,13 +194,14 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
         analysis.inputs[window_id] = [(WindowId(query.name, e.source), e.role) for e in inputs[name]]
         analysis.slots[window_id] = [e.slot for e in inputs[name]]
     _check_slots(query, windows, found)
-    for name, edge in _asking(query).items():
-        if name in windows:
-            check_stream(windows[name], found)
-        if edge.slot != EVERY_SLOT:
-            found.add(
-                edge.place, f"window {edge.target} asks for every output of {name}, not for those of a slot", "leave the slot out"
-            )
+    for name, edges in _asking(query).items():
+        if name not in windows:
+            continue
+        check_stream(windows[name], found)
+        for edge in edges:
+            if edge.slot != EVERY_SLOT and windows[name].splitter is not None:
+                what = f"window {edge.target} asks for every output of {name}, not for those of a slot"
+                found.add(edge.place, what, "leave the slot out")
 
 
 def _check_slots(query: ContinuousQuery, windows: Mapping[str, Window], found: Mistakes) -> None:
