@@ -64,7 +64,7 @@ def test_the_even_load_keeps_its_rate_and_its_shards(project: Divided) -> None:
 
 
 def test_the_last_line_says_what_was_measured() -> None:
-    local, one, two = (CaughtUp(speed, {"JVM": jvm, "Python": 2.0}) for speed, jvm in ((9e5, 0.0), (1e6, 0.1), (1.9e6, 0.2)))
+    local, one, two = (CaughtUp(speed, {"JVM": jvm, "Python": 2.0}, 1.0) for speed, jvm in ((9e5, 0.0), (1e6, 0.1), (1.9e6, 0.2)))
     assert last_line({0: local, 1: one, 2: two}) == "scale_2 1.90 cpu_per_event_ratio 1.10"
     assert last_line({}) == "scale_2 - cpu_per_event_ratio -"
 
