@@ -4,7 +4,7 @@ runner brings it, and with the runner and the engine begun anew after every mess
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,11 +16,12 @@ from hotspare.bus.contract import FORMAT_HEADER, TICK, Outgoing, Partition
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan
 from hotspare.engine.rows.batch import MessageFormat, NextInput
 from hotspare.model.windows.registry import WINDOW_TYPES, type_of
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import LocalRunner
-from tests.cases.case import ROW_SEPARATOR, Case, expected_by_cause, outputs_by_cause, read_case
+from tests.cases.case import ROW_SEPARATOR, Case, Message, expected_by_cause, outputs_by_cause, read_case
 from tests.cases.test_cases import CASES, filled_in
 
 if TYPE_CHECKING:
@@ -30,6 +31,26 @@ pytestmark = [pytest.mark.law]
 
 TIMEOUT_S = 120
 Ends = dict[tuple[int, int], int]
+Outputs = list[tuple[str, pa.RecordBatch]]
+
+
+def written(path: Path, topics: Mapping[str, str], parts: Sequence[Sequence[Message]]) -> Ends:
+    """Put messages on a new bus, each at its time: `parts[k]` in partition k of the topics, by source window. Where they end, by
+    (number of the topic, partition)."""
+    now = [0]
+    with closing(SqliteBus(path, clock=lambda: now[0])) as bus:
+        for topic in topics.values():
+            bus.create_topic(topic, len(parts))
+        for number, messages in enumerate(parts):
+            now[0] = 0
+            for message in messages:
+                now[0] = message.time_us
+                value = message.value.replace(ROW_SEPARATOR, "\n").encode()
+                sent = Outgoing(value, ((FORMAT_HEADER, MessageFormat.CSV.header),)) if message.source else TICK
+                for topic in [topics[message.source]] if message.source else topics.values():
+                    bus.append(Partition(topic, number), [sent])
+        places = [(i, Partition(topic, n)) for i, topic in enumerate(topics.values()) for n in range(len(parts))]
+        return {(i, place.number): bus.end_offset(place) for i, place in places}
 
 
 class Recorded:
@@ -39,17 +60,7 @@ class Recorded:
         self.case, self.url = case, f"sqlite:///{path}"
         self.topics = tuple(SourceTopic(str(source).replace("/", ".")) for source in case.plan.resolved.sources)
         names = {source.window: topic.name for source, topic in zip(case.plan.resolved.sources, self.topics, strict=True)}
-        now = [0]
-        with closing(SqliteBus(path, clock=lambda: now[0])) as bus:
-            for topic in self.topics:
-                bus.create_topic(topic.name, 1)
-            for message in case.messages:
-                now[0] = message.time_us
-                for name in [names[message.source]] if message.source else names.values():
-                    value = message.value.replace(ROW_SEPARATOR, "\n").encode()
-                    sent = Outgoing(value, ((FORMAT_HEADER, MessageFormat.CSV.header),)) if message.source else TICK
-                    bus.append(Partition(name, 0), [sent])
-            self.ends = {(i, 0): bus.end_offset(Partition(topic.name, 0)) for i, topic in enumerate(self.topics)}
+        self.ends = written(path, names, [case.messages])
 
     def input(self, messages_max: int, place: HeadPlace = HeadPlace.DRIVER) -> RunnerInput:
         return RunnerInput(self.url, self.topics, Head.of(self.case.plan), place, BatchLimits(messages_max, wait_ms=0))
@@ -92,6 +103,26 @@ def brought(runner: LocalRunner | OrderedRunner, taken: Taken, start: Mapping[tu
     assert taken.end == RunnerEnd(EndCause.STOPPED)
 
 
+def restarted(plan: Plan, source: RunnerInput, ends: Ends, shard: int = 0) -> Outputs:
+    """What comes out where runner and engine end after each batch, of a message of each topic at most, and begin where the snapshot
+    says. What waits there for another topic is no state and is read again, with one batch more."""
+    pipeline, outputs = Pipeline.fresh(plan, shard=shard), list[tuple[str, pa.RecordBatch]]()
+    start, wanted = dict[tuple[int, int], int](), 1
+    while left := {place: end for place, end in ends.items() if start.get(place, 0) < end}:
+        pipeline.set_partitions(ends)
+        taken = Taken(pipeline, left, wanted)
+        brought(LocalRunner(source, taken.take, taken.ended), taken, start)
+        outputs += taken.outputs
+        frozen = pipeline.freeze()
+        pipeline = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
+        following = {place: offset for place, offset in pipeline.next_offsets.items() if place in ends}
+        if start == following and taken.is_all:
+            break
+        wanted = wanted + 1 if start == following else 1
+        start = following
+    return outputs
+
+
 def of_every_type() -> list[Path]:
     """The first cases that have all types of windows: Spark begins anew for each."""
     left, found = set(WINDOW_TYPES), []
@@ -107,24 +138,9 @@ def of_every_type() -> list[Path]:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_local_restarted_after_every_message(path: Path, tmp_path: Path) -> None:
-    """Law Crash, too: runner and engine end after each batch, of a message of each topic at most, and begin where the snapshot
-    says. What waits there for another topic is no state and is read again, with one batch more."""
+    """Law Crash, too."""
     recorded = Recorded(tmp_path / "bus.db", read_case(path))
-    pipeline = Pipeline.fresh(recorded.case.plan)
-    outputs: list[tuple[str, pa.RecordBatch]] = []
-    start: dict[tuple[int, int], int] = {}
-    wanted = 1
-    while any(start.get(key, 0) < end for key, end in recorded.ends.items()):
-        left = {key: end for key, end in recorded.ends.items() if start.get(key, 0) < end}
-        taken = Taken(pipeline, left, wanted)
-        brought(LocalRunner(recorded.input(messages_max=1), taken.take, taken.ended), taken, start)
-        outputs += taken.outputs
-        frozen = pipeline.freeze()
-        pipeline = Pipeline.restore(recorded.case.plan, frozen.header, dict(frozen.pages()))
-        if start == pipeline.next_offsets and taken.is_all:
-            break
-        wanted = wanted + 1 if start == pipeline.next_offsets else 1
-        start = dict(pipeline.next_offsets)
+    outputs = restarted(recorded.case.plan, recorded.input(messages_max=1), recorded.ends)
     assert outputs_by_cause(outputs) == filled_in(expected_by_cause(recorded.case))
 
 

@@ -12,28 +12,25 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from hotspare.adapters.files.row_routing import RowRouting
-from hotspare.bus.contract import FORMAT_HEADER, TICK, Outgoing, Partition
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.engine.head.head import Head
 from hotspare.engine.operators.contract import Clock
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
 from hotspare.engine.routing import routing_of
-from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import ProjectError
 from hotspare.model.partitioning import KEY_TYPES, obstacles, partition_fields, refused_shards
 from hotspare.model.project import Project, WindowId
 from hotspare.model.resolve import Resolved, resolve
 from hotspare.model.windows.source import SourceWindow
 from hotspare.runners.contract import BatchLimits, HeadPlace, RunnerInput, SourceTopic
-from hotspare.runners.local import LocalRunner, read_recorded
+from hotspare.runners.local import read_recorded
 from tests.cases.case import ROW_SEPARATOR, Case, Message, expected_by_cause, outputs_by_cause, raw_batches, read_case
 from tests.cases.test_cases import CASES, filled_in
-from tests.laws.test_runner_cases import Recorded, Taken, brought
+from tests.laws.test_runner_cases import Outputs, Recorded, restarted, written
 
 pytestmark = [pytest.mark.law]
 
@@ -44,7 +41,6 @@ DEPENDS = {
     "transpose_wide": "that keys are unique is seen within a shard only",
 }
 """Cases in which what comes of a key follows from the shards, as docs/shards.md says."""
-Outputs = list[tuple[str, pa.RecordBatch]]
 
 
 def partitioned_by(project: Project, fields: Mapping[WindowId, str]) -> Project:
@@ -92,7 +88,8 @@ class Shared:
             for shard, part in self._split(message):
                 self.parts[shard].append(part)
                 self.origins[shard].append(number)
-        self._write(path)
+        names = {source.window: name for source, name in zip(resolved.sources, self.topics, strict=True)}
+        self.ends = written(path, names, self.parts)
 
     def _split(self, message: Message) -> Iterable[tuple[int, Message]]:
         if not message.source:
@@ -102,57 +99,20 @@ class Shared:
         own = {place: [row for row, there in zip(rows, places, strict=True) if there == place] for place in sorted(set(places))}
         return [(place, replace(message, value=ROW_SEPARATOR.join(some))) for place, some in own.items()]
 
-    def _write(self, path: Path) -> None:
-        names = {source.window: name for source, name in zip(self.case.plan.resolved.sources, self.topics, strict=True)}
-        now = [0]
-        with closing(SqliteBus(path, clock=lambda: now[0])) as bus:
-            for name in self.topics:
-                bus.create_topic(name, SHARDS)
-            for shard, messages in enumerate(self.parts):
-                now[0] = 0
-                for message in messages:
-                    now[0] = message.time_us
-                    value = message.value.replace(ROW_SEPARATOR, "\n").encode()
-                    sent = Outgoing(value, ((FORMAT_HEADER, MessageFormat.CSV.header),)) if message.source else TICK
-                    for name in [names[message.source]] if message.source else names.values():
-                        bus.append(Partition(name, shard), [sent])
-            self.ends = {
-                (i, shard): bus.end_offset(Partition(name, shard)) for i, name in enumerate(self.topics) for shard in range(SHARDS)
-            }
-
     def input(self, shard: int) -> RunnerInput:
         topics = tuple(SourceTopic(name, SHARDS, shard=shard) for name in self.topics)
         head = Head.of(self.case.plan, shards=SHARDS)
         return RunnerInput(self.url, topics, head, HeadPlace.DRIVER, BatchLimits(1, wait_ms=0))
 
+    def restarted(self, shard: int) -> Outputs:
+        """What a shard puts out whose runner and engine end after every message."""
+        ends = {place: end for place, end in self.ends.items() if place[1] == shard}
+        return restarted(self.case.plan, self.input(shard), ends, shard)
+
     def alone(self, shard: int) -> Case:
         """What this shard gets, as a case of the project that is not divided."""
         messages = tuple(self.parts[shard])
         return Case(self.case.plan, messages, ((),) * len(messages))
-
-
-def restarted(shared: Shared, shard: int) -> Outputs:
-    """What a shard puts out whose runner and engine end after every message, and begin where the snapshot says."""
-    plan = shared.case.plan
-    places = [(i, shard) for i in range(len(shared.topics))]
-    ends = {place: shared.ends[place] for place in places}
-    pipeline, outputs = Pipeline.fresh(plan, shard=shard), list[tuple[str, pa.RecordBatch]]()
-    pipeline.set_partitions(places)
-    start, wanted = dict[tuple[int, int], int](), 1
-    while any(start.get(place, 0) < end for place, end in ends.items()):
-        left = {place: end for place, end in ends.items() if start.get(place, 0) < end}
-        taken = Taken(pipeline, left, wanted)
-        brought(LocalRunner(shared.input(shard), taken.take, taken.ended), taken, start)
-        outputs += taken.outputs
-        frozen = pipeline.freeze()
-        pipeline = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
-        pipeline.set_partitions(places)
-        following = {place: offset for place, offset in pipeline.next_offsets.items() if place in ends}
-        if start == following and taken.is_all:
-            break
-        wanted = wanted + 1 if start == following else 1
-        start = following
-    return outputs
 
 
 def local(path: Path, case: Case, shard: int) -> Outputs:
@@ -182,7 +142,7 @@ def test_every_shard_restarted_after_every_message(path: Path, tmp_path: Path) -
     shared, together = Shared(tmp_path / "shards.db", case), Counter[tuple[int, str, str]]()
     for shard in range(SHARDS):
         alone = shared.alone(shard)
-        found = outputs_by_cause(restarted(shared, shard))
+        found = outputs_by_cause(shared.restarted(shard))
         assert found == outputs_by_cause(local(tmp_path / f"{shard}.db", alone, shard)), f"shard {shard}"
         together += by_message(alone, found, shared.origins[shard])
     if all(node.operator.clock is not Clock.EVENT_TIME for node in case.plan.nodes):

@@ -95,14 +95,14 @@ def upgrade(wanted: Planned, places: Places) -> SnapshotInfo | None:
     """
     if wanted.change.refusals:
         raise UsageError("the project cannot be upgraded", detail="\n  ".join(wanted.change.refusals))
-    known, group = wanted.known, wanted.group
+    known, group, carried = wanted.known, wanted.group, None
     if known.other is None and not _is_wanted(wanted, known.leading):
         version = _version(wanted)
         if version.begin is Begin.SNAPSHOT:
-            _carried(wanted, places)  # what cannot be is found before anything is decided
+            carried = _carried(wanted, places)  # what cannot be is found before anything is decided
         known = move_on(places.coordination, group, known, Move(MoveKind.OFFER, version))
     if known.other is not None and _is_wanted(wanted, known.other):
-        _carry(wanted, known.other, places)
+        _carry(wanted, known.other, places, carried)
         known = move_on(places.coordination, group, known, Move(MoveKind.LEAD, known.other))
     if not _is_wanted(wanted, known.leading):
         raise UsageError(f"another upgrade of group {group} was begun", hint="end it first, with its own project")
@@ -147,12 +147,13 @@ def _carried(wanted: Planned, places: Places) -> _Carried:
     return _Carried(info, *carried_over(wanted.before, wanted.after, stored.header, stored.pages, wanted.shard.number))
 
 
-def _carry(wanted: Planned, version: Version, places: Places) -> None:
-    """Put it where engines of the new project look, unless it, or a newer one of theirs, is there."""
+def _carry(wanted: Planned, version: Version, places: Places, carried: _Carried | None) -> None:
+    """Put it, which is read here where it was not before, where engines of the new project look, unless it, or a newer one of
+    theirs, is there."""
     place = version.place(wanted.group)
     if version.begin is Begin.ORIGIN or _newest(places.store, place) is not None:
         return
-    found = _carried(wanted, places)
+    found = carried or _carried(wanted, places)
     places.store.put(place, found.info.name, found.info.engine, found.info.order, found.header, found.pages.items())
     places.store.confirm(place, found.info.name)
 

@@ -37,8 +37,10 @@ def check_script(window: Window, script: Script, given: Sequence[str] | None, fo
 
 def check_field_choice(window: Window, what: str, chosen: FieldChoice, given: Sequence[str] | None, found: Mistakes) -> None:
     """`what` the fields are for, as the project says it; `given`: names of those that there are, None where they are not known."""
-    for name in chosen.names if given is not None else ():
-        if given is not None and name not in given:
+    if given is None:
+        return
+    for name in chosen.names:
+        if name not in given:
             found.add(window.place, f"window {window.name} has the unknown field {name!r} under {what}", nearest(name, given))
 
 

@@ -69,11 +69,9 @@ class BatchLimits:
 
 READ_INTERVAL_S = 0.01
 """Unless it is told otherwise, a runner reads at most so often: a batch costs some milliseconds however little is in it."""
-REST_PER_WORK = 1.0
-"""So many times as long as a batch took goes by from one read to the next, for each of the runners of a process: what all of them
-do fits in. Else many with little input each would begin more batches than the processor ends, and each would wait for all."""
 SHARED_INTERVAL_S_MAX = 0.08
-"""That makes it no longer than this: signs of life come four times in a lease, and are to be seen in time."""
+"""The time that runners of a process leave each other is no longer than this: signs of life come four times in a lease, and are to
+be seen in time."""
 _LATELY = 0.2
 """How much the newest batch counts in what one takes."""
 
@@ -104,10 +102,12 @@ class ReadPace:
         return max(self._shared_s, min(self._intervals_s.values()))
 
     def note_little(self, work_s: float) -> None:
-        """So long it took from a read that brought little to the end of what came of it. What follows may wait for the others."""
+        """So long it took from a read that brought little to the end of what came of it. From one read to the next as much goes by
+        for each of the runners, so that what all of them do fits in. Else many with little input each would begin more batches than
+        the processor ends, and each would wait for all."""
         self._work_s += _LATELY * (min(work_s, SHARED_INTERVAL_S_MAX) - self._work_s)
         runners = self._runners()
-        self._shared_s = min(SHARED_INTERVAL_S_MAX, REST_PER_WORK * runners * self._work_s) if runners > 1 else 0.0
+        self._shared_s = min(SHARED_INTERVAL_S_MAX, runners * self._work_s) if runners > 1 else 0.0
 
     def note_other(self) -> None:
         """A read brought nothing, or so much that the next one is not to wait for the others."""

@@ -90,12 +90,13 @@ class ShardWork:
 
 def _joined(batches: Iterable[pa.RecordBatch], step_rows: int) -> Iterator[pa.RecordBatch]:
     """The same rows in larger batches, none of which is empty."""
-    waiting: list[pa.RecordBatch] = []
+    waiting, rows, size = list[pa.RecordBatch](), 0, 0
     for batch in filter(len, batches):
         waiting.append(batch)
-        if sum(map(len, waiting)) >= step_rows or sum(each.nbytes for each in waiting) >= STEP_BYTES:
+        rows, size = rows + len(batch), size + batch.nbytes
+        if rows >= step_rows or size >= STEP_BYTES:
             yield pa.concat_batches(waiting)
-            waiting = []
+            waiting, rows, size = [], 0, 0
     if waiting:
         yield pa.concat_batches(waiting)
 

@@ -131,18 +131,16 @@ class KafkaReader:
 
     def _wait(self, cursor: Cursor, offset: int, wait_ms: int, messages_max: int, known: Offsets | None) -> None:
         """Nothing is at hand: find out whether there is anything, and wait for it."""
-        deadline = time.monotonic() + wait_ms / 1000
         if wait_ms and self._stands_at_end(cursor):
-            self._fetch_until(cursor, deadline, messages_max)
+            self._fetch_until(cursor, time.monotonic() + wait_ms / 1000, messages_max)
             return
         begin, end = known or self.offsets(cursor.partition)
         if offset < begin:
             raise limits.position_lost(cursor.partition, offset, begin)
         now = cursor.asked_s = time.monotonic()
-        deadline = max(deadline, now + wait_ms / 1000)
         if offset < end:
             self._fetch_up_to(cursor, end, now + self._settings.timeout_s, messages_max)
-        self._fetch_until(cursor, deadline, messages_max)
+        self._fetch_until(cursor, now + wait_ms / 1000, messages_max)
 
     def _stands_at_end(self, cursor: Cursor) -> bool:
         """Whether its consumer, which goes on fetching, says so, and the brokers said lately where the partition begins."""

@@ -200,9 +200,7 @@ class CodeWindowOperator(Operator):
         made = cast(CodeState[Unfinished], page.parts[CODE]).running().make_events(self._events, events, self._made_of, made_max)
         calls[0] += made.done
         unfinished.given[which] = unfinished.given[which].since(made.done)
-        bad = failures(self._events, made.failed, chunk, given.schema, strings)
-        passed, refused = self._passed(self._laid_out(made, given, chunk, strings), strings)
-        return passed, bad + refused
+        return self._taken(self._events, made, given, chunk, strings)
 
     def _beat(
         self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable
@@ -222,9 +220,14 @@ class CodeWindowOperator(Operator):
         lanes, valid = np.zeros((1, width), np.int64), np.zeros((1, width), np.bool_)
         opcode, flags = np.full(1, Opcode.INSERT, np.uint8), np.full(1, Flag.NORMAL, np.uint8)
         nothing = Chunk(np.array([rank]), opcode, flags, lanes, valid, is_whole=True)
-        made = builder.made(1)
-        bad = failures(self._heartbeat, made.failed, nothing, given.schema, strings)
-        passed, refused = self._passed(self._laid_out(made, given, nothing, strings), strings)
+        return self._taken(self._heartbeat, builder.made(1), given, nothing, strings)
+
+    def _taken(
+        self, function: str, made: MadeEvents, given: CodeInput, chunk: Chunk, strings: StringTable
+    ) -> tuple[Chunk, BadEvents]:
+        """What `function` made of rows of `chunk`, and what of it, and of them, is refused."""
+        bad = failures(function, made.failed, chunk, given.schema, strings)
+        passed, refused = self._passed(self._laid_out(made, given, chunk, strings), strings)
         return passed, bad + refused
 
     def _laid_out(self, made: MadeEvents, given: CodeInput, chunk: Chunk, strings: StringTable) -> Chunk:
