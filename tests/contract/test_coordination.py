@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from hotspare.coordination.contract import NOBODY, Coordination, Leader
+from hotspare.coordination.contract import NOBODY, Coordination, Leader, Renewed
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.errors import UsageError
 from tests.contract.material import member
@@ -109,7 +109,7 @@ def test_a_switchover_is_asked_for_until_it_happens(coordination: Coordination, 
     coordination.ask_switchover("g", "other")
     coordination.ask_switchover("g", successor)
     assert coordination.switchover_asked("g") == successor
-    assert coordination.renew("g", 1, "a", LONG_MS)
+    assert coordination.renew("g", 1, "a", LONG_MS) == Renewed(successor)
     assert coordination.switchover_asked("g") == successor
     if cleared_by == "release":
         coordination.release("g", 1, "a", successor)
@@ -130,7 +130,18 @@ def test_a_switchover_can_be_withdrawn_and_nothing_else_changes(coordination: Co
     coordination.withdraw_switchover("g")
     assert holder(coordination.leader("g")) == before
     assert coordination.leader("g").lease_left_ms > 0
-    assert coordination.renew("g", 1, "a", LONG_MS)
+    assert coordination.renew("g", 1, "a", LONG_MS) == Renewed(None)
+
+
+def test_a_renewal_tells_what_another_one_asked_for(open_coordination_door: OpenCoordination) -> None:
+    holder, other = open_coordination_door(), open_coordination_door()
+    holder.campaign("g", 0, member("a"), LONG_MS)
+    for asked in (None, "b", "", None):
+        if asked is None:
+            other.withdraw_switchover("g")
+        else:
+            other.ask_switchover("g", asked)
+        assert holder.renew("g", 1, "a", LONG_MS) == Renewed(asked)
 
 
 def test_members_come_in_order_of_joining_with_all_they_said(open_coordination_door: OpenCoordination) -> None:

@@ -58,6 +58,13 @@ class Leader:
     process_space: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """A lease was renewed. `switchover`: as `switchover_asked` had it then, so that a holder need not ask for it besides."""
+
+    switchover: str | None
+
+
 NOBODY = Leader(epoch=0, holder="", successor="", lease_left_ms=0)
 
 
@@ -89,8 +96,8 @@ class Coordination(Protocol):
         Returns the new epoch, or None when the epoch was another one: somebody else was faster.
         """
 
-    def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> bool:
-        """Compare-and-set: a new lease if `engine` still holds `epoch`; False if it does not."""
+    def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> Renewed | None:
+        """Compare-and-set: a new lease if `engine` still holds `epoch`; None if it does not."""
 
     def release(self, group: str, epoch: int, engine: str, successor: str) -> bool:
         """Compare-and-set: give the role up; the epoch stays. `successor` may be "" for whoever comes first."""

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Protocol
 
 from hotspare.coordination import record as rules
-from hotspare.coordination.contract import Leader, Member
+from hotspare.coordination.contract import Leader, Member, Renewed
 from hotspare.coordination.record import RoleRecord
 from hotspare.errors import CoordinationLost, CoordinationSuspended
 
@@ -165,18 +165,18 @@ class MemoryCoordinationClient:
             entry.holder_session = self._name
             return role.epoch
 
-    def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> bool:
+    def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> Renewed | None:
         rules.check_lease(lease_ms)
         with self._call("renew"):
             entry = self._shared.groups.get(group)
             if entry is None:
-                return False
+                return None
             role = rules.renewed(entry.role, epoch, engine, self._shared.clock() + lease_ms)
             if role is None:
-                return False
+                return None
             entry.role = role
             entry.holder_session = self._name
-            return True
+            return Renewed(role.asked)
 
     def release(self, group: str, epoch: int, engine: str, successor: str) -> bool:
         with self._call("release"):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hotspare.coordination import record as rules
-from hotspare.coordination.contract import Leader, Member
+from hotspare.coordination.contract import Leader, Member, Renewed
 from hotspare.coordination.record import RoleRecord
 from hotspare.errors import CoordinationSuspended
 from hotspare.processes import boot_id
@@ -118,14 +118,14 @@ class SqliteCoordination:
             self._set_role(connection, group, record)
             return record.epoch
 
-    def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> bool:
+    def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> Renewed | None:
         rules.check_lease(lease_ms)
         with self._file.writing() as connection:
             record = rules.renewed(self._role(connection, group), epoch, engine, clock_ms() + lease_ms)
             if record is None:
-                return False
+                return None
             self._set_role(connection, group, record)
-            return True
+            return Renewed(record.asked)
 
     def release(self, group: str, epoch: int, engine: str, successor: str) -> bool:
         with self._file.writing(Sync.FULL) as connection:

@@ -23,15 +23,16 @@ from hotspare.runners.contract import (
     SourceTopic,
 )
 from hotspare.runners.reading import (
+    LITTLE,
+    MUCH,
     MessageRun,
     all_partitions,
     complete_positions,
     decoding_size,
-    is_little,
-    is_much,
     next_positions,
     raw_batch,
     read_parts,
+    share_filled,
     steps,
 )
 
@@ -73,14 +74,19 @@ class LocalRunner:
         while not self._stopping.is_set():
             parts = read_parts(bus, source.topics, positions, source.limits, source.pace.only, source.shards)
             read_s = time.monotonic()
+            if not parts:
+                source.pace.note_other()
+                source.pace.wait(read_s, self._stopping.is_set)
+                continue
             positions = next_positions(positions, parts)
             raw = _raw(source.topics, parts)
+            share = share_filled(raw, source.limits)
             yield from steps(raw, source.head, source.limits, decoding)
-            if is_little(raw, source.limits):
+            if share < LITTLE:
                 source.pace.note_little(time.monotonic() - read_s)
             else:
                 source.pace.note_other()
-            if not is_much(raw, source.limits):
+            if share < MUCH:
                 source.pace.wait(read_s, self._stopping.is_set)
 
     def wait(self, timeout_s: float | None = None) -> RunnerEnd | None:

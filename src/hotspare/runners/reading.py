@@ -18,6 +18,10 @@ from hotspare.inbound import Inbound
 from hotspare.runners.contract import BatchLimits, HeadLike, OnBatch, Only, Positions, SourceTopic
 from hotspare.step_size import STEP_BYTES_MAX, STEP_BYTES_MIN, STEP_ROWS_MAX, StepSize
 
+MUCH = 1 / 4
+"""Who brings such a share of what a read may bring came near its limits: more waits."""
+LITTLE = 1 / 64
+"""What a batch of a smaller share costs is not what its rows cost."""
 _TIME_LENGTH_MAX = 18
 """More digits than a time in microseconds has."""
 
@@ -185,16 +189,13 @@ def raw_batch(part: MessageRun, default_format: MessageFormat, kind: Inbound = I
 
 def is_much(raw: Sequence[pa.RecordBatch], limits: BatchLimits) -> bool:
     """Whether a read came near its limits, so that more waits."""
-    return _fills(raw, limits, 4)
+    return share_filled(raw, limits) >= MUCH
 
 
-def is_little(raw: Sequence[pa.RecordBatch], limits: BatchLimits) -> bool:
-    """Whether a read brought something, and so little that what its batch costs is not what its rows cost."""
-    return any(map(len, raw)) and not _fills(raw, limits, 64)
-
-
-def _fills(raw: Sequence[pa.RecordBatch], limits: BatchLimits, part: int) -> bool:
-    return sum(len(b) for b in raw) * part >= limits.messages_max or sum(b.nbytes for b in raw) * part >= limits.bytes_max
+def share_filled(raw: Sequence[pa.RecordBatch], limits: BatchLimits) -> float:
+    """How much a read brought of what it may."""
+    messages, size = sum(len(b) for b in raw), sum(int(b.nbytes) for b in raw)
+    return max(messages / limits.messages_max, size / limits.bytes_max)
 
 
 def _cause(message: Message) -> tuple[int, bool]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from hotspare.bus.contract import Message, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
-from hotspare.coordination.contract import Member
+from hotspare.coordination.contract import Member, Renewed
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.engine.codec import arrow_block
 from hotspare.ha.group import GroupDefinition, GroupEngine
@@ -77,12 +77,12 @@ class SlowRenewals:
         self._inner, self._bus, self._takes_ms = inner, bus, takes_ms
         self.left_ms: list[int] = []
 
-    def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> bool:
+    def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> Renewed | None:
         self._bus.now_ms += self._takes_ms // 2
         self.left_ms.append(self._inner.leader(group).lease_left_ms)
-        is_held: bool = self._inner.renew(group, epoch, engine, lease_ms)
+        renewed: Renewed | None = self._inner.renew(group, epoch, engine, lease_ms)
         self._bus.now_ms += self._takes_ms // 2
-        return is_held
+        return renewed
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)

@@ -139,7 +139,7 @@ class AdapterGroup:
                 continue
             renew_at_s = asked_s + lease_s / _RENEWALS_PER_LEASE
             try:
-                held = self._coordination.renew(self._group, turn.epoch, self._member.engine, self._settings.lease_ms)
+                held = self._coordination.renew(self._group, turn.epoch, self._member.engine, self._settings.lease_ms) is not None
             except CoordinationError:
                 held = not turn.is_over()  # a frozen instance finds its turn over; this one is awake
             if held:

@@ -32,8 +32,9 @@ def are_ticks(messages: Sequence[Outgoing]) -> bool:
 
 @dataclass
 class _Answer:
-    """What the broker said of the messages of one call; `left` of them wait for a word."""
+    """What the broker said of the messages of one call; `left` of them wait for a word, which `client` brings."""
 
+    client: Any
     left: int
     first_offset: int = -1
     failure: KafkaError | None = None
@@ -47,20 +48,21 @@ class _Answer:
 
 
 class KafkaTicker:
-    """Thread-safe; one call at a time."""
+    """Thread-safe. Calls for several partitions wait for their answers at the same time: one of them listens for all."""
 
     def __init__(self, settings: KafkaSettings, topics: KafkaTopics) -> None:
         self._settings = settings
         self._topics = topics
         self._timeout_s = min(settings.timeout_ms, TICK_TIMEOUT_MS) / 1000
-        self._lock = threading.Lock()
+        self._heard = threading.Condition()
+        self._is_listening = False
         self._client: Any = None
         self._answers: dict[Partition, _Answer] = {}
 
     def append(self, partition: Partition, ticks: Sequence[Outgoing]) -> int:
         """As `Bus.append`. UnknownResult as soon as no answer has come for a moment, also to an earlier call."""
-        with self._lock:
-            deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + self._timeout_s
+        with self._heard:
             if partition in self._answers:
                 with contextlib.suppress(HotspareError):  # what became of the earlier one is nobody's question any more
                     self._answered(partition, deadline)
@@ -71,11 +73,11 @@ class KafkaTicker:
 
     def warm_up(self) -> None:
         """Get the client ready in the background: the broker takes half a second to admit a new one."""
-        if self._client is None and not self._lock.locked():
+        if self._client is None:
             threading.Thread(target=self._connect, name="kafka-warm", daemon=True).start()
 
     def close(self) -> None:
-        with self._lock:
+        with self._heard:
             self._drop()
 
     def _drop(self) -> None:
@@ -86,13 +88,13 @@ class KafkaTicker:
         with contextlib.suppress(HotspareError, KafkaException):
             client = self._new_client()
             client.list_topics(timeout=_CONNECT_S)
-            with self._lock:
+            with self._heard:
                 self._client = self._client or client
 
     def _send(self, partition: Partition, ticks: Sequence[Outgoing]) -> _Answer:
         if self._client is None:
             self._client = self._new_client()
-        answer = _Answer(len(ticks))
+        answer = _Answer(self._client, len(ticks))
         try:
             for tick in ticks:
                 headers = list(tick.headers)
@@ -107,14 +109,28 @@ class KafkaTicker:
         """Wait for the answer; the first offset."""
         answer = self._answers[partition]
         while answer.left and (left_s := deadline - time.monotonic()) > 0:
-            self._client.poll(left_s)
+            if self._is_listening:
+                self._heard.wait(left_s)
+            else:
+                self._listen(answer.client, left_s)
         if answer.left:
             raise append_unknown(partition, "no answer came to a tick in time")
-        del self._answers[partition]
+        self._answers.pop(partition, None)
         if answer.failure is not None:
             self._drop()
             raise append_failure(self._topics, partition, answer.failure)
         return answer.first_offset
+
+    def _listen(self, client: Any, timeout_s: float) -> None:
+        """Until an answer comes, whosever it is. Others may send, and wait, meanwhile; then one of them listens on."""
+        self._is_listening = True
+        self._heard.release()
+        try:
+            client.poll(timeout_s)
+        finally:
+            self._heard.acquire()
+            self._is_listening = False
+            self._heard.notify_all()
 
     def _new_client(self) -> Any:
         try:

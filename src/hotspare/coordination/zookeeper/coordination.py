@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from hotspare.coordination import record as rules
-from hotspare.coordination.contract import NOBODY, Leader, Member
+from hotspare.coordination.contract import NOBODY, Leader, Member, Renewed
 from hotspare.coordination.zookeeper.nodes import (
     GroupPaths,
     RoleNode,
@@ -194,14 +194,15 @@ class ZooKeeperCoordination:
         node = self._change_role(group, won)
         return None if node is None else node.record.epoch
 
-    def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> bool:
+    def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> Renewed | None:
         rules.check_lease(lease_ms)
 
         def renewed(node: RoleNode) -> RoleNode | None:
             record = rules.renewed(node.record, epoch, engine, 0)
             return None if record is None else RoleNode(record, lease_ms, node.renewals + 1, self._session.name)
 
-        return self._change_role(group, renewed) is not None
+        node = self._change_role(group, renewed)
+        return None if node is None else Renewed(node.record.asked)
 
     def release(self, group: str, epoch: int, engine: str, successor: str) -> bool:
         def released(node: RoleNode) -> RoleNode | None:

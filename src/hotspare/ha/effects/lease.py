@@ -48,7 +48,7 @@ def _renewing(state: GroupState, ports: Ports, may_go_on: Callable[[], bool]) ->
             return False
         asked_ms = ports.clock_ms()
         try:
-            is_held = ports.coordination.renew(state.group, epoch, state.engine, settings.lease_ms)
+            is_held = ports.coordination.renew(state.group, epoch, state.engine, settings.lease_ms) is not None
         except CoordinationError:
             return True  # it may answer the next time
         if is_held:

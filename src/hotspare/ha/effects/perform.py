@@ -315,15 +315,21 @@ def _tick(action: do.Tick, state: GroupState, ports: Ports) -> None:
 def _renew(_: do.Renew, state: GroupState, ports: Ports) -> None:
     asked_ms = ports.clock_ms()
     state.lease = replace(state.lease, has_moved=False)
-    if ports.coordination.renew(state.group, state.standing.epoch, state.engine, state.settings.lease_ms):
-        state.lease = replace(state.lease, renewed_ms=asked_ms)
-        notes.note_contact(state, ports, Contact.CONNECTED)
-    else:
+    renewed = ports.coordination.renew(state.group, state.standing.epoch, state.engine, state.settings.lease_ms)
+    if renewed is None:
         notes.forget_leader(state)
+        return
+    state.lease = replace(state.lease, renewed_ms=asked_ms)
+    notes.note_contact(state, ports, Contact.CONNECTED)
+    if state.standing.role is Role.ACTIVE:
+        _note_switchover(state, ports, renewed.switchover)
 
 
 def _read_switchover(_: do.ReadSwitchover, state: GroupState, ports: Ports) -> None:
-    asked = ports.coordination.switchover_asked(state.group)
+    _note_switchover(state, ports, ports.coordination.switchover_asked(state.group))
+
+
+def _note_switchover(state: GroupState, ports: Ports, asked: str | None) -> None:
     state.leadership = replace(state.leadership, switchover=asked)
     state.rounds = replace(state.rounds, switchover_read_ms=ports.clock_ms())
 
