@@ -37,7 +37,7 @@ _SPARK_LOCK = Path(tempfile.gettempdir()) / f"hotspare-tests-spark-{os.getuid()}
 
 _TOGETHER = {
     "engines": ("/e2e/", "/integration/spark/", "/integration/hosts/", "/test_runner", "spark"),
-    "servers": ("/integration/", "[kafka", "[zookeeper", "[postgresql", "[mariadb", "_zookeeper.py"),
+    "servers": ("/integration/", "[kafka", "[zookeeper", "[postgresql", "[mariadb", "_zookeeper.py", "/test_store_kills.py"),
 }
 """By parts of their names, the tests that one process gets; the first that fits counts."""
 

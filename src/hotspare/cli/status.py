@@ -97,7 +97,7 @@ def _show(document: Document) -> None:
             (*_values(s, "name engine status bytes_total"), "" if s["written_time_us"] is None else _time(s["written_time_us"]))
             for s in group["snapshots"]
         ]
-        for line in persist_lines(group):
+        for line in (*store_lines(group), *persist_lines(group)):
             typer.echo(line)
         newest = group["newest_snapshot"]
         if newest is not None:
@@ -113,6 +113,13 @@ def memory_lines(group: Document) -> list[str]:
         for engine in group["engines"]
         if engine["memory"]
     ]
+
+
+def store_lines(group: Document) -> list[str]:
+    """What is wrong with the store, as this command finds it, and as engines did when they wrote last."""
+    lines = [] if group["store_failure"] is None else [f"the store of snapshots does not answer: {group['store_failure']}"]
+    failed = [(e["engine"], e["snapshot_failure"]) for e in group["engines"] if e["snapshot_failure"] and e["role"] is not None]
+    return lines + [f"{engine} goes on without a new snapshot: {why}" for engine, why in failed]
 
 
 def persist_lines(group: Document) -> list[str]:

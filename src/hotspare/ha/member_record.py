@@ -51,6 +51,7 @@ def member_of(state: GroupState, now_ms: int) -> Member:
         "ended_because": state.ended_because,
         "stalled_ms": str(state.intake.stalled_ms),
         "oversized": _json({name: s.oversized.sentence for name, s in state.streams.items() if s.oversized is not None}),
+        "snapshot_failure": state.snapshots.failure,
         _CONFIRMED: str(state.snapshots.confirmed_order),
         "persisting": _json(_persisting(state)),
         _PRIORITY: str(state.settings.snapshot_priority),

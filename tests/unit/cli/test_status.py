@@ -6,7 +6,8 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progress
 from hotspare.bus.open import open_bus
 from hotspare.cli.shared.group_report import GroupSources, report
-from hotspare.cli.status import open_sources
+from hotspare.cli.status import open_sources, store_lines
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.open import default_coordination_url, open_coordination
@@ -132,6 +133,23 @@ def test_the_document_has_every_fact_under_its_key(sources: GroupSources) -> Non
     assert 0 <= newest["age_ms"] <= (time.time_ns() - begun_ns) // 1_000_000 + 60_000
     assert (first["stalled_ms"], second["stalled_ms"]) == (2_500, 0)
     json.dumps(group)
+
+
+def test_a_store_that_does_not_answer_is_said_and_hides_nothing_else(sources: GroupSources) -> None:
+    """SPEC H14: nor does an engine that writes there in vain."""
+    failing = member("e1", "active", os.getpid())
+    failing.detail["snapshot_failure"] = "cannot write snapshot s2: the Redis store does not do it"
+    sources.coordination.join(GROUP, failing)
+    with closing(open_store("redis://:secret@127.0.0.1:1/0")) as store:
+        document = report(replace(sources, store=store))
+    (group,) = document["groups"]
+    assert (group["active"], group["snapshots"], group["newest_snapshot"]) == ("e1", [], None)
+    first, second = store_lines(group)
+    assert first.startswith("the store of snapshots does not answer: the Redis store does not do it: Error 111")
+    assert "secret" not in first
+    assert second == "e1 goes on without a new snapshot: cannot write snapshot s2: the Redis store does not do it"
+    (group,) = report(sources)["groups"]
+    assert store_lines(group) == [second]
 
 
 @pytest.mark.parametrize(

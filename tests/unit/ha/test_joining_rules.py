@@ -134,7 +134,11 @@ def test_the_newest_confirmed_snapshot_is_that_of_whoever_came_farthest() -> Non
 @pytest.mark.parametrize("work", StoreWork)
 def test_a_state_that_was_not_written_may_be_written_anew(work: StoreWork) -> None:
     known = Snapshots(snapshot_order=9)
-    assert snapshots.after_failing(known, work).snapshot_order == (-1 if work is StoreWork.WRITE else 9)
+    failed = snapshots.after_failing(known, work, "down")
+    assert failed.snapshot_order == (-1 if work is StoreWork.WRITE else 9)
+    assert failed.failure == ("down" if work in (StoreWork.WRITE, StoreWork.CONFIRM) else "")
+    assert snapshots.after_writing(failed, Candidate("c", 30, {})).failure == ""
+    assert snapshots.after_confirming(failed, Candidate("c", 30, {}), "me", 5).failure == ""
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_spares_of_greater_priority_take_the_snapshots_and_those_of_none_never()
 
 @pytest.mark.parametrize("settings", [replace(OFF, snapshot_events=10), replace(OFF, snapshot_cron="* * * * *")])
 def test_a_state_that_could_not_be_written_is_tried_again_but_not_at_once(settings: GroupSettings) -> None:
-    failed = rules.after_failing(Snapshots(snapshot_ms=NOW_MS, snapshot_order=1), StoreWork.WRITE)
+    failed = rules.after_failing(Snapshots(snapshot_ms=NOW_MS, snapshot_order=1), StoreWork.WRITE, "down")
     known = {"snapshot_order": failed.snapshot_order, "snapshot_ms": NOW_MS, "events_taken": 99, "wall_ms": ms("2026-01-01T00:00")}
     view = standby(settings=settings, **known, **NEW)
     assert (due_ms(view), next_due_ms(view)) != (None, None)

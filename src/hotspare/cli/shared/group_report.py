@@ -5,13 +5,14 @@
                               "address", "is_running", "silent_ms", "project_hash", "versions", "cpu", "coordination",
                               "application", "task", "executor", "persisting": {"number", "to"},
                               "ended_because", "held_bytes", "spilled_bytes", "memory": {WHAT: BYTES}, "stalled_ms",
-                              "oversized": {STREAM: WHY},
+                              "oversized": {STREAM: WHY}, "snapshot_failure",
                               "positions": [{"topic", "partition", "next_offset", "end_offset", "lag", "skew_ms"}],
                               "streams": [{"stream", "sequence", "committed", "held", "digest"}]}],
                  "persisted": {"number", "to", "engine", "name", "order", "bytes", "took_ms", "failure"},
                  "progress": [{"stream", "sequence", "digest", "epoch"}],
                  "newest_snapshot": {"engine", "order", "age_ms"},
-                 "snapshots": [{"name", "engine", "status", "order", "bytes_total", "written_time_us"}]}]}
+                 "snapshots": [{"name", "engine", "status", "order", "bytes_total", "written_time_us"}],
+                 "store_failure"}]}
 
 Numbers are numbers; digests are 16 hexadecimal digits; what is not known is null. `lag` counts messages still to be read, `held`
 outputs computed but not known to be committed. `skew_ms` is how far the engine's clock is ahead of the bus's in this partition at
@@ -19,7 +20,8 @@ most, negative where it is behind. `role` is null of an engine that gives no sig
 of its epoch is over, or it said nothing for 2 s; `last_role` is what it said. `role_since_us` is since when it has its role,
 `heard_us` the time of its last word, both by this machine's clock; `silent_ms` the time since, seen from the group's newest;
 `stalled_ms` for how long its runner has not brought input that is known to be there; `memory` is that of its windows' state, where
-it has a budget; `oversized` why a stream waits whose next output is larger than its topic takes. `newest_snapshot` is the newest
+it has a budget; `oversized` why a stream waits whose next output is larger than its topic takes; `snapshot_failure` why the store
+did not take the engine's last snapshot; `store_failure` why it cannot be asked for snapshots now. `newest_snapshot` is the newest
 that may be restored, with the engine that took it. `persisting` is the request for a snapshot that an engine works on, `persisted`
 what came of the newest one that is done. `application`, `task` and `executor` are those of Spark that host an engine,
 null of one that runs without (docs/scale.md).
@@ -38,7 +40,7 @@ from typing import Any
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import whole_group
 from hotspare.coordination.contract import Coordination, Leader, Member
-from hotspare.errors import BusError, HotspareError
+from hotspare.errors import BusError, HotspareError, StoreError
 from hotspare.ha.effects import persisting
 from hotspare.ha.effects.upgrading import agreement
 from hotspare.ha.rules.roles import Role
@@ -73,7 +75,7 @@ def group_document(sources: GroupSources, group: str) -> Document:
     members = sources.coordination.members(group)
     topics = _topics(sources.coordination, group)
     ends = _end_offsets(sources.bus, topics)
-    snapshots = [] if sources.store is None else sources.store.list(group)
+    snapshots, store_failure = _snapshots(sources.store, group)
     newest_ms = max((member.seen_ms for member in members), default=0)
     return {
         "group": group,
@@ -87,7 +89,16 @@ def group_document(sources: GroupSources, group: str) -> Document:
         "progress": _progress(sources.bus, group),
         "newest_snapshot": _newest(snapshots),
         "snapshots": [_snapshot(info) for info in snapshots],
+        "store_failure": store_failure,
     }
+
+
+def _snapshots(store: Store | None, group: str) -> tuple[Sequence[SnapshotInfo], str | None]:
+    """And why the store cannot be asked: that it is down keeps nobody from seeing how the group is."""
+    try:
+        return ([] if store is None else store.list(group)), None
+    except StoreError as error:
+        return [], masked(f"{error.message}: {error.detail}" if error.detail else error.message)
 
 
 def is_running(member: Member) -> bool | None:
@@ -149,6 +160,7 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
         "memory": {what: size for what, size in _mapping(detail.get("memory")).items() if isinstance(size, int)},
         "stalled_ms": _number(detail.get("stalled_ms")),
         "oversized": _mapping(detail.get("oversized")),
+        "snapshot_failure": detail.get("snapshot_failure") or None,
         "positions": _positions(member, topics, ends),
         "streams": _streams(member),
     }

@@ -121,10 +121,10 @@ def discard(state: GroupState, ports: Ports, name: str) -> None:
 def give_up(state: GroupState, ports: Ports) -> None:
     """No longer wait for work on the store that takes too long. What it comes to still counts if it ends after all."""
     for job in state.store_jobs.give_up(ports.clock_ms() - state.settings.store_wait_ms):
-        _after_failing(state, job)
         sentence = (
             f"the store gives no answer for {state.settings.store_wait_ms} ms: {job.work.value} snapshot {job.candidate.name}"
         )
+        _after_failing(state, job, sentence)
         _end_persist(state, ports, job.candidate, f"the store gives no answer for {state.settings.store_wait_ms} ms")
         _report(state, ports, HaEventKind.SNAPSHOT_FAILED, sentence)
 
@@ -144,15 +144,16 @@ def take_note_of_written(state: GroupState, ports: Ports) -> None:
 
 def _note_failed(state: GroupState, ports: Ports, done: StoreDone) -> None:
     work, candidate = done.job.work, done.job.candidate
-    _after_failing(state, done.job)
+    sentence = f"cannot {work.value} snapshot {candidate.name}: {done.failure}"
+    _after_failing(state, done.job, sentence)
     if work in (StoreWork.WRITE, StoreWork.CONFIRM):
         _end_persist(state, ports, candidate, f"cannot {work.value} it: {done.failure}")
-    _report(state, ports, HaEventKind.SNAPSHOT_FAILED, f"cannot {work.value} snapshot {candidate.name}: {done.failure}")
+    _report(state, ports, HaEventKind.SNAPSHOT_FAILED, sentence)
 
 
-def _after_failing(state: GroupState, job: StoreJob) -> None:
+def _after_failing(state: GroupState, job: StoreJob, sentence: str) -> None:
     if not job.candidate.persist:
-        state.snapshots = rules.after_failing(state.snapshots, job.work)
+        state.snapshots = rules.after_failing(state.snapshots, job.work, sentence)
 
 
 def _end_persist(state: GroupState, ports: Ports, candidate: Candidate, failure: str = "") -> None:

@@ -281,6 +281,8 @@ class Snapshots:
     snapshots_confirmed: int = 0
     confirmed_order: int = -1
     """Of the newest that this engine confirmed itself."""
+    failure: str = ""
+    """Why the group's store did not take what was written or confirmed last; "" where it did."""
     newest: NewestSnapshot = field(default_factory=NewestSnapshot)
 
 

@@ -152,12 +152,15 @@ def after_writing(known: Snapshots, candidate: Candidate) -> Snapshots:
         candidates=(*known.candidates, candidate),
         written_wall_ms=candidate.taken_wall_ms,
         written_events=candidate.taken_events,
+        failure="",
     )
 
 
-def after_failing(known: Snapshots, work: StoreWork) -> Snapshots:
+def after_failing(known: Snapshots, work: StoreWork, failure: str) -> Snapshots:
     """A state that was not written may be written anew, also where no input came since."""
-    return replace(known, snapshot_order=-1) if work is StoreWork.WRITE else known
+    if work not in (StoreWork.WRITE, StoreWork.CONFIRM):
+        return known
+    return replace(known, failure=failure, snapshot_order=-1 if work is StoreWork.WRITE else known.snapshot_order)
 
 
 def after_confirming(
@@ -168,6 +171,7 @@ def after_confirming(
     return replace(
         known,
         snapshots_confirmed=known.snapshots_confirmed + 1,
+        failure="",
         confirmed_order=max(known.confirmed_order, candidate.order),
         newest=_newer(known.newest, NewestSnapshot(candidate.order, engine, now_ms, wall_ms, events)),
     )

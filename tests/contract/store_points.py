@@ -1,0 +1,165 @@
+"""The points of a snapshot's write: each call by which a store speaks to its server or disk, so that a process can be killed, or a
+server, before any of them. As a program it is the process that is killed: it writes in a child of its own for each line that it
+is given, and kills it where the line says.
+
+    python -m tests.contract.store_points KIND URL        lines: ORDER POINT WAIT_S
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import os
+import random
+import select
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from hotspare.stores.contract import Store
+from hotspare.stores.open import open_store
+from tests.contract.material import Page
+
+GROUP = "killed"
+_SQL = ("sqlalchemy.engine.default:DefaultDialect", ("do_execute", "do_executemany", "do_commit"))
+_DOORS = MappingProxyType(
+    {
+        "directory": ("os", ("open", "write", "fsync", "rename", "unlink", "mkdir")),
+        "sqlite": _SQL,
+        "postgresql": _SQL,
+        "mariadb": _SQL,
+        "redis": ("redis.connection:AbstractConnection", ("send_packed_command", "read_response")),
+        "s3": ("aiobotocore.httpsession:AIOHTTPSession", ("send",)),
+        "changelog": ("hotspare.stores.changelog.topics:Topic", ("append", "read")),
+    }
+)
+"""By kind of store, what it calls; the changelog also passes a point before each message that it hands to Kafka's client."""
+_MODULES = MappingProxyType(
+    {
+        "redis": "hotspare.stores.redis.store",
+        "s3": "hotspare.stores.objects.store",
+        "changelog": "hotspare.stores.changelog.store",
+        "directory": "hotspare.stores.directory",
+    }
+)
+
+
+def pages_of(order: int) -> dict[str, bytes]:
+    """What is the same in every snapshot, in some, and in one alone; one of more than a message or a row of a database has."""
+    own = random.Random(order).randbytes(1_200_000)
+    return {"same": b"s" * 5_000, "old": b"%d" % (order // 4) * 700, "own": own, "empty": b"", "twice": own[:3_000]}
+
+
+def write(store: Store, order: int) -> None:
+    """A snapshot from its first page to the collecting of those before."""
+    name, pages = f"s{order}", {page: Page(content) for page, content in pages_of(order).items()}
+    store.put(GROUP, name, "e", order, b"header %d" % order, pages.items())
+    store.confirm(GROUP, name)
+    store.keep(GROUP, 1)
+
+
+@dataclass
+class Passed:
+    """Counts the points that are passed; `act` is called before each, with its number from 1."""
+
+    act: Callable[[int], object]
+    count: int = 0
+
+    def point(self) -> None:
+        self.count += 1
+        self.act(self.count)
+
+
+@contextlib.contextmanager
+def points(kind: str, act: Callable[[int], object]) -> Iterator[Passed]:
+    """While it lasts, the store of that kind passes points."""
+    passed = Passed(act)
+    where, methods = _DOORS[kind]
+    module, _, owner = where.partition(":")
+    place = importlib.import_module(module)
+    place = getattr(place, owner) if owner else place
+    with pytest.MonkeyPatch.context() as patched:
+        for method in methods:
+            patched.setattr(place, method, _with_points(getattr(place, method), passed))
+        if kind == "changelog":
+            patched.setattr("hotspare.stores.changelog.topics.Producer", _producer(passed))
+        yield passed
+
+
+def _with_points(real: Any, passed: Passed) -> Callable[..., Any]:
+    """Before it, and when it has ended: what was asked is done then, and nobody has heard of it yet."""
+
+    async def ended(call: Awaitable[Any]) -> Any:
+        result = await call
+        passed.point()
+        return result
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        passed.point()
+        result = real(*arguments, **named)
+        if inspect.isawaitable(result):
+            return ended(result)
+        if not inspect.isgenerator(result):
+            passed.point()
+        return result
+
+    return call
+
+
+def _producer(passed: Passed) -> type:
+    from confluent_kafka import Producer
+
+    class Passing(Producer):
+        def produce(self, *arguments: Any, **named: Any) -> None:
+            passed.point()
+            super().produce(*arguments, **named)
+
+    return Passing
+
+
+def main(kind: str, url: str) -> None:
+    """A line of the exit status, points and seconds for each that it is given; those of a killed child are 0."""
+    importlib.import_module(_MODULES.get(kind, "hotspare.stores.sql.store"))
+    importlib.import_module(_DOORS[kind][0].partition(":")[0])
+    for line in sys.stdin:
+        order, point, wait_s = line.split()
+        told, tell = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(told)
+            _write_and_tell(kind, url, int(order), int(point), tell)
+        os.close(tell)
+        if float(wait_s):
+            select.select([told], [], [], float(wait_s))
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        with os.fdopen(told) as said:
+            print(os.waitstatus_to_exitcode(status), said.read() or "0 0", flush=True)
+
+
+def _write_and_tell(kind: str, url: str, order: int, point: int, tell: int) -> None:
+    """Never returns."""
+
+    def die(number: int) -> None:
+        if number == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    begin, code = time.perf_counter(), 1
+    try:
+        with points(kind, die) as passed, contextlib.closing(open_store(url)) as store:
+            write(store, order)
+        os.write(tell, b"%d %.3f" % (passed.count, time.perf_counter() - begin))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
