@@ -134,6 +134,7 @@ def stream_views(state: GroupState) -> dict[str, StreamView]:
     qualities = state.qualities
     unplaced = any(stream.is_unplaced for stream in state.streams.values())
     next_offsets = state.core.next_offsets if unplaced else {}
+    is_whole = not unplaced or state.core.is_whole  # in mid-batch, outputs of input that is taken are still to come
     reads = {(each.facts.topic_index, each.facts.number) for each in state.inbound} if unplaced else ()
     return {
         name: StreamView(
@@ -144,7 +145,7 @@ def stream_views(state: GroupState) -> dict[str, StreamView]:
             last_sequence=held.last_sequence,
             bytes=held.memory_bytes + held.spilled_bytes,
             shift=held.shift,
-            is_behind=placing.is_behind(state.streams[name], next_offsets, reads),
+            is_behind=unplaced and (not is_whole or placing.is_behind(state.streams[name], next_offsets, reads)),
         )
         for name, held in state.held.streams.items()
     }

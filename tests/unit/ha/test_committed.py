@@ -24,7 +24,7 @@ from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic,
 from hotspare.ha.rules.snapshots import is_settled
 from hotspare.model.quality import PRECISE, SIMPLE, TRIMMED, Quality
 from tests.simulation.fast_core import FastCore
-from tests.unit.ha.facts import learn, seen
+from tests.unit.ha.facts import learn, learn_of_stream, seen
 from tests.unit.ha.outputs import digest, outputs
 
 TOPICS = GroupTopics((InboundTopic("in"),), (OutputStream("a", "out-a"),))
@@ -157,3 +157,16 @@ def test_a_promotion_with_points_pending_compares_them_all_the_same() -> None:
     spare.compute(25)
     assert spare.verified() == 10
     assert [d.sequence for d in spare.state.differences] == [20]
+
+
+def test_in_the_middle_of_a_batch_an_unplaced_stream_waits_for_outputs_of_input_that_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They come of what is committed already, and would be published again behind it (SPEC Z6)."""
+    spare = Spare()
+    learn_of_stream(spare.state, "a", is_unplaced=True)
+    assert not seen(spare.state).streams["a"].is_behind
+    monkeypatch.setattr(spare.state.core, "is_whole", False)
+    assert seen(spare.state).streams["a"].is_behind
+    learn_of_stream(spare.state, "a", is_unplaced=False)
+    assert not seen(spare.state).streams["a"].is_behind

@@ -111,6 +111,9 @@ def test_the_two_newest_confirmed_snapshots_are_noted() -> None:
     for late in ({IN_0: 6, IN_1: 2}, {IN_0: 4, IN_1: 2}):
         assert trimming.notes_after(second, "g", late) == {}
     assert trimming.notes_after(second, "another", {IN_0: 1})
+    assert trimming.notes_after(second, "g", {IN_0: 7}) == {BEFORE: second[NEWEST], NEWEST: {IN_0: 7}}, "it reads one topic less"
+    assert trimming.notes_after(second, "g", {IN_0: 5}) == {}
+    assert trimming.notes_after({NEWEST: {IN_0: 7}}, "g", {IN_0: 7, IN_1: 0}), "nor did it read all of these"
 
 
 def test_input_is_kept_until_there_are_two_snapshots_to_start_from() -> None:

@@ -125,6 +125,8 @@ def test_an_engine_finds_its_snapshots_without_coordination_once_it_knows_where_
     client = begun()
     move(client, MoveKind.OFFER, OTHER)
     own, other, never = (OwnPlace(client, name, SEMANTICS) for name in "abc")
-    assert (own("g"), other("g"), never("g"), own("new")) == ("g", "g~1", "g", "new")
+    assert (own("g"), other("g"), own("new")) == ("g", "g~1", "new")
+    with pytest.raises(ProjectChanged, match="does not run this project"):
+        never("g")
     client.forget("g")
     assert (own("g"), other("g")) == ("g", "g~1")

@@ -86,9 +86,13 @@ class OwnPlace:
         if group in self.known:
             return self.known[group]
         found = agreement(self.coordination, group)
-        version = None if found is None else found.version_of(self.project_hash, self.semantics)
-        if version is None:
-            return group if found is None else found.leading.place(group)
+        if found is None:
+            return group
+        version = found.version_of(self.project_hash, self.semantics)
+        if version is None and not found.moves:
+            return group
+        if version is None:  # another project's snapshots are none of its business
+            raise ProjectChanged(f"group {group} does not run this project", hint="start an engine with the one that it runs")
         self.known[group] = version.place(group)
         return self.known[group]
 

@@ -19,7 +19,8 @@ def notes_after(readers: Mapping[str, Offsets], group: str, needed: Offsets) -> 
     an older one that is confirmed late."""
     newest, before = snapshot_readers(group)
     known = readers.get(newest, {})
-    if known and sum(needed.values()) <= sum(known.values()):
+    both = known.keys() & needed.keys()  # a project that was changed may read other topics
+    if known and both == needed.keys() and sum(needed[p] for p in both) <= sum(known[p] for p in both):
         return {}
     return {before: known or dict.fromkeys(needed, 0), newest: needed}
 

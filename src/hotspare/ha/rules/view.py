@@ -64,7 +64,7 @@ class StreamView:
     shift: int = 0
     """By how much the numbers of its outputs are greater here than where they are computed; it changes when it is placed."""
     is_behind: bool = False
-    """It is unplaced, and this engine has not taken the input that its newest committed output comes of."""
+    """It is unplaced, and this engine has not computed all that the input makes up to its newest committed output."""
 
 
 @dataclass(frozen=True, slots=True)
