@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hotspare.engine.codec import arrow_block
+from hotspare.engine.codec.arrow_plain import beginning
 from hotspare.engine.codec.csv.decode import DecodedRows
 from hotspare.errors import BusError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
@@ -148,3 +149,54 @@ def test_columns_of_no_field_are_not_looked_at() -> None:
     rows, bad = arrow_block.decode_events([value], [0], SCHEMA)
     assert rows is not None
     assert ([column.to_pylist() for column in rows.columns], len(bad)) == ([[1, 2], ["a", "b"]], 0)
+
+
+ROWS = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["a", "", "é", None]), CODES), max_size=4)
+
+
+@given(st.lists(st.tuples(st.booleans(), ROWS), min_size=1, max_size=4))
+def test_blocks_of_plain_columns_are_read_as_others_are(made: list[tuple[bool, list[tuple[int, str | None, int]]]]) -> None:
+    """Beside a column of lists a block is read the long way."""
+    short, long = list[bytes](), list[bytes]()
+    for has_opcode, rows in made:
+        columns = {"id": pa.array([row[0] for row in rows], pa.int64()), "s": pa.array([row[1] for row in rows], pa.string())}
+        columns |= {"opcode": pa.array([row[2] for row in rows], pa.int64())} if has_opcode else {}
+        short.append(block(**columns))
+        long.append(block(**columns, beside=pa.array([[1] for _ in rows], pa.list_(pa.int64()))))
+    numbers = list(range(len(made)))
+    (rows, bad), (others, others_bad) = (arrow_block.decode_events(values, numbers, SCHEMA) for values in (short, long))
+    assert events(rows) == events(others)
+    assert [(b.message, b.row, b.reason, b.sentence) for b in listed(bad)] == [
+        (b.message, b.row, b.reason, b.sentence) for b in listed(others_bad)
+    ]
+
+
+@given(st.integers(0, 10_000), st.integers(0, 255), st.binary(max_size=9))
+@example(10_000, 0, b"\xff\xff\xff\xff\0\0\0\0")
+def test_what_is_damaged_behind_a_known_beginning_is_found(place: int, byte: int, more: bytes) -> None:
+    sound = block(id=pa.array([1, 2, 3]), s=pa.array(["a", "bb", None]))
+    begin = beginning(sound)
+    assert begin is not None
+    value = bytearray(sound + more)
+    value[len(begin) + place % (len(value) - len(begin))] = byte
+    rows, bad = arrow_block.decode_events([sound, bytes(value)], [0, 1], SCHEMA)
+    try:
+        expected = arrow_block.decode(bytes(value))
+    except BusError:
+        assert ([row[0] for row in events(rows)], [b.message for b in listed(bad)]) == ([0, 0, 0], [1])
+    else:
+        assert [row[4:] for row in events(rows)][3:] == list(zip(*(column.to_pylist() for column in expected.columns), strict=True))
+
+
+@pytest.mark.parametrize("columns", [
+    {"x": pa.array([1.5, None]), "s": pa.array(["a", None])},
+    {"x": pa.array([True, False]), "b": pa.array([b"", b"ab"])},
+    {"s": pa.array(["a", "b"]).dictionary_encode()},
+    {"l": pa.array([[1], None], pa.list_(pa.int64()))},
+])  # fmt: skip
+def test_a_block_is_the_stream_that_arrow_writes(columns: dict[str, pa.Array]) -> None:
+    for rows in (pa.RecordBatch.from_pydict(columns), pa.RecordBatch.from_pydict(columns).slice(1)):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_batch(rows)
+        assert arrow_block.encode(rows) == sink.getvalue().to_pybytes()

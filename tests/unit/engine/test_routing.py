@@ -79,3 +79,14 @@ def test_numbers_are_put_by_their_decimals_and_null_as_empty_text(values: list[i
 )
 def test_each_type_has_one_text(type_: FieldType, column: pa.Array, text: bytes) -> None:
     assert canonical(column, type_).to_pylist() == [text]
+
+
+@pytest.mark.parametrize("type_", [FieldType.INT64, FieldType.STRING])
+@pytest.mark.parametrize("different", [1, 700, 100_000])
+def test_values_that_come_again_belong_where_each_alone_belongs(type_: FieldType, different: int) -> None:
+    numbers = [None if i % 11 == 0 else i % different for i in range(5_000)]
+    column = pa.array(numbers, pa.int64())
+    column = column.cast(pa.string()) if type_ is FieldType.STRING else column
+    routing = Routing(0, type_, 8)
+    alone = [int(routing.partitions(column.slice(i, 1))[0]) for i in range(0, 5_000, 7)]
+    assert routing.partitions(column).tolist()[::7] == alone

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.engine.codec.arrow_packed import is_packed, text_bytes
+from hotspare.engine.codec.arrow_plain import END_OF_STREAM, beginning, columns_of, is_plain, rows_behind
 from hotspare.engine.codec.csv.decode import DecodedRows, kept_rows
 from hotspare.engine.codec.csv.lines import numbered
 from hotspare.engine.codec.json.plain import meta_names
@@ -40,6 +42,8 @@ READ_BYTES_MAX = 256 * 1024 * 1024
 
 def encode(rows: pa.RecordBatch) -> bytes:
     """The batch as an Arrow IPC stream."""
+    if all(map(is_plain, rows.schema.types)):  # else dictionaries stand before the rows
+        return b"".join((rows.schema.serialize(), rows.serialize(), END_OF_STREAM))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)
@@ -51,7 +55,7 @@ def decode(value: bytes) -> pa.RecordBatch:
     return _read(value, None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Wanted:
     """The columns that count: one for each field, and the names that those of opcode and flags may have."""
 
@@ -63,6 +67,10 @@ class _Wanted:
     def of(cls, schema: Schema) -> _Wanted:
         opcode, flags = ((name, f"hs:{name.removeprefix('hs:')}") for name in meta_names(schema))
         return cls(arrow_fields(schema), opcode, flags)
+
+    @cached_property
+    def types(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return tuple((field.name, field.type) for field in self.fields)
 
     def places(self, schema: pa.Schema) -> list[int]:
         """Where they are. BusError where one is missing, or holds no single values: it could be any number of columns."""
@@ -139,11 +147,12 @@ def _validated(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.RecordBat
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """The events of one message, a column per field."""
+    """The events of one message, a column per field. Opcodes and flags are absent where the block has none: all are as usual."""
 
     columns: list[pa.Array]
-    opcode: Int64s
-    flags: Int64s
+    rows: int
+    opcode: Int64s | None
+    flags: Int64s | None
 
 
 def events_of(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
@@ -152,7 +161,9 @@ def events_of(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
     wanted = _Wanted.of(schema)
     wanted.places(batch.schema)
     columns = [_cast(batch.column(field.name), field) for field in wanted.fields]
-    opcode, flags = _numbers(batch, wanted.opcode, Opcode.INSERT), _numbers(batch, wanted.flags, Flag.NORMAL)
+    meta = (wanted.opcode, Opcode.INSERT), (wanted.flags, Flag.NORMAL)
+    found = [(_numbers(batch, names), usual) for names, usual in meta]
+    opcode, flags = (np.full(batch.num_rows, usual, np.int64) if numbers is None else numbers for numbers, usual in found)
     is_good = np.isin(opcode, list(Opcode)) & (flags > 0) & (flags <= sum(Flag))
     if not is_good.all():
         row = int(np.argmin(is_good))
@@ -168,7 +179,7 @@ def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Sche
     unread: list[tuple[int, int, str, str, str]] = []
     for value, message in zip(values, messages, strict=True):
         try:
-            blocks.append(_block(_read(value, wanted), wanted, len(value)))
+            blocks.append(_plain_block(value, wanted) or _block(_read(value, wanted), wanted, len(value)))
             numbers.append(message)
         except BusError as error:
             sentence = f"{error.message}: {error.detail}" if error.detail else error.message
@@ -177,22 +188,42 @@ def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Sche
     return rows, BadRows.joined([BadRows.of(unread), refused])
 
 
+def _plain_block(value: bytes, wanted: _Wanted) -> _Block | None:
+    """By the short way; None where the long one is to be gone."""
+    begin = beginning(value)
+    known = None if begin is None else columns_of(begin, wanted.types, wanted.opcode, wanted.flags)
+    batch = None if begin is None or known is None else rows_behind(value, begin, known)
+    if batch is None or known is None or batch.num_rows > min(BLOCK_ROWS_MAX, len(value)) or batch.nbytes > READ_BYTES_MAX:
+        return None
+    opcode, flags = (None if place is None else _as_numbers(batch.column(place)) for place in (known.opcode, known.flags))
+    return _Block([batch.column(place) for place in known.places], batch.num_rows, opcode, flags)
+
+
 def _block(batch: pa.RecordBatch, wanted: _Wanted, size: int) -> _Block:
     columns = _columns(batch, wanted.fields, size)
-    return _Block(columns, _numbers(batch, wanted.opcode, Opcode.INSERT), _numbers(batch, wanted.flags, Flag.NORMAL))
+    opcode, flags = (_numbers(batch, names) for names in (wanted.opcode, wanted.flags))
+    return _Block(columns, batch.num_rows, opcode, flags)
 
 
 def _judged(blocks: list[_Block], messages: Int64s) -> tuple[DecodedRows, BadRows]:
     """The good rows of all blocks, and the bad ones."""
-    opcode, flags = np.concatenate([block.opcode for block in blocks]), np.concatenate([block.flags for block in blocks])
-    message = np.repeat(messages, [len(block.opcode) for block in blocks])
+    message = np.repeat(messages, [block.rows for block in blocks])
     index = numbered(message)
+    columns = [pa.concat_arrays(parts) for parts in zip(*(block.columns for block in blocks), strict=True)]
+    if all(block.opcode is None and block.flags is None for block in blocks):
+        usual = np.full(len(message), Opcode.INSERT, np.uint8), np.full(len(message), Flag.NORMAL, np.uint8)
+        return DecodedRows(message, index, *usual, columns), NO_BAD_ROWS
+    opcode = np.concatenate([_or_usual(block.opcode, block, Opcode.INSERT) for block in blocks])
+    flags = np.concatenate([_or_usual(block.flags, block, Flag.NORMAL) for block in blocks])
     known, flagged = np.isin(opcode, list(Opcode)), (flags > 0) & (flags <= sum(Flag))
     is_good = known & flagged
     refused = _refused(np.flatnonzero(~is_good), message, index, opcode, flags, known)
-    columns = [pa.concat_arrays(parts) for parts in zip(*(block.columns for block in blocks), strict=True)]
     rows = DecodedRows(message, index, opcode.astype(np.uint8), flags.astype(np.uint8), columns)
     return rows if is_good.all() else kept_rows(rows, is_good), refused
+
+
+def _or_usual(numbers: Int64s | None, block: _Block, usual: int) -> Int64s:
+    return np.full(block.rows, usual, np.int64) if numbers is None else numbers
 
 
 def _refused(at: Rows, message: Int64s, index: npt.NDArray[np.int32], opcode: Int64s, flags: Int64s, known: Bools) -> BadRows:
@@ -237,8 +268,10 @@ def _unfit(type_: pa.DataType, field: pa.Field) -> BusError:
     return BusError(f"column {field.name} of a block is {type_}, {field.type} is expected")
 
 
-def _numbers(batch: pa.RecordBatch, names: Sequence[str], otherwise: int) -> Int64s:
+def _numbers(batch: pa.RecordBatch, names: Sequence[str]) -> Int64s | None:
     place = _place_of_numbers(batch.schema, names)
-    if place is None:
-        return np.full(batch.num_rows, otherwise, np.int64)
-    return np.asarray(batch.column(place).fill_null(0).cast(pa.int64(), safe=False).to_numpy(), np.int64)
+    return None if place is None else _as_numbers(batch.column(place))
+
+
+def _as_numbers(column: pa.Array) -> Int64s:
+    return np.asarray(column.fill_null(0).cast(pa.int64(), safe=False).to_numpy(), np.int64)

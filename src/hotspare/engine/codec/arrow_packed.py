@@ -21,10 +21,11 @@ _HEADER_TYPE, _HEADER, _DATA, _COMPRESSION = 1, 2, 1, 3
 
 def is_packed(value: bytes) -> bool:
     """Whether an Arrow IPC stream has packed buffers. ArrowInvalid or struct.error where it is damaged."""
-    return any(_is_packed(message.metadata.to_pybytes()) for message in pa.ipc.MessageReader.open_stream(value))
+    return any(is_packed_batch(message.metadata.to_pybytes()) for message in pa.ipc.MessageReader.open_stream(value))
 
 
-def _is_packed(table: bytes) -> bool:
+def is_packed_batch(table: bytes) -> bool:
+    """Of one message, by its metadata."""
     root = _followed(table, 0)
     kind_at, header_at = _member(table, root, _HEADER_TYPE), _member(table, root, _HEADER)
     kind = table[kind_at] if 0 < kind_at < len(table) else 0

@@ -6,8 +6,10 @@ is remembered per stream. A single row is sent whatever its size: the bus compre
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -66,14 +68,15 @@ class MessageSizes:
 
     def cut(self, batches: Sequence[pa.RecordBatch], output: OutputStream, epoch: int, codec: BlockCodec) -> list[Block]:
         """The messages of these outputs, which follow each other."""
-        whole = _together(batches)
+        has_ends = has_causes(batches[0])
+        whole = _Rows([_together(batches)] if has_ends else batches)
         bytes_max = self.limit(output.topic)
         rows, start, blocks = self._rows.get(output.stream, self.rows_max), 0, list[Block]()
-        ends = alike(whole) if has_causes(whole) else np.empty(0, np.int64)
-        while start < whole.num_rows:
-            end = next(iter(ends[ends.searchsorted(start, side="right") :][:1].tolist()), whole.num_rows)
+        ends = alike(whole.batches[0]) if has_ends else np.empty(0, np.int64)
+        while start < whole.count:
+            end = next(iter(ends[ends.searchsorted(start, side="right") :][:1].tolist()), whole.count)
             part = whole.slice(start, min(rows, end - start))
-            part = part if part.num_rows > 1 else _alone(whole, start)
+            part = part if part.num_rows > 1 else _alone(part)
             message = output_message(part, output.format, epoch, codec)
             if bytes_max is not None and message.size_bytes > bytes_max and part.num_rows > 1:
                 rows = part.num_rows // 2
@@ -86,9 +89,32 @@ class MessageSizes:
         return blocks
 
 
-def _alone(whole: pa.RecordBatch, row: int) -> pa.RecordBatch:
+class _Rows:
+    """Batches that follow each other. They are not put together: that would take as much new memory as a whole transaction has, to
+    be read once."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self.batches = batches
+        self._ends = list(accumulate(batch.num_rows for batch in batches))
+        self.count = self._ends[-1]
+
+    def slice(self, start: int, rows: int) -> pa.RecordBatch:
+        """As many as there are, of `rows` from `start` on."""
+        first = bisect_right(self._ends, start)
+        parts, left = list[pa.RecordBatch](), min(rows, self.count - start)
+        begin = start - (self._ends[first] - self.batches[first].num_rows)
+        for batch in self.batches[first:]:
+            parts.append(batch.slice(begin, left))
+            left -= parts[-1].num_rows
+            if not left:
+                break
+            begin = 0
+        return _together(parts)
+
+
+def _alone(row: pa.RecordBatch) -> pa.RecordBatch:
     """A copy: Arrow writes some of a slice's neighbours too, which is nothing beside several rows and much beside one."""
-    return whole.take(pa.array([row], pa.int64()))
+    return row.take(pa.array([0], pa.int64()))
 
 
 def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
