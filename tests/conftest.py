@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from hotspare.testing.clocks import why_no_other_clock
 from hotspare.testing.database_server import DatabaseKind, DatabaseServer, why_no_server
 from hotspare.testing.hosts import why_not
 from hotspare.testing.kafka_server import KafkaServers
@@ -86,6 +87,14 @@ def hosts_can_be_made() -> None:
     reason = why_not()
     if reason:
         (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"hosts of their own cannot be made here: {reason}")
+
+
+@pytest.fixture
+def clocks_can_be_wrong() -> None:
+    """For tests with servers whose clocks are wrong: skipped where nothing can do that; as root that is a failure."""
+    reason = why_no_other_clock()
+    if reason:
+        (pytest.fail if os.geteuid() == 0 else pytest.skip)(f"{reason}; .ci/servers installs it")
 
 
 @pytest.fixture(scope="session")

@@ -19,9 +19,14 @@ from hotspare.inbound import Inbound
 from hotspare.model.load import load_text
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
+from hotspare.shard import WHOLE, Shard
+from hotspare.testing.clocks import OtherClock
 from hotspare.testing.cluster import Cluster, command, wait_until
+from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.recorder import OutputReader, ReferenceRun
+from hotspare.testing.server_process import LOOPBACK
 from hotspare.testing.verify import compare_stream
+from hotspare.testing.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 BEFORE = """\
@@ -46,13 +51,14 @@ queries:
     edges: [read -> large, large -> held]
 """
 ROUNDS, ROWS, LAST_KEY = 5, 60, 1000
+SKEW_S = 5
 
 
 class Site:
-    """Both groups on one bus; `coordination` "" is beside an embedded one."""
+    """Both groups on one bus; `coordination` "" is beside an embedded one. The one before has so many shards."""
 
-    def __init__(self, folder: Path, url: str, coordination: str = "", runner: str = "local") -> None:
-        self.folder, self.prefix, self.url = folder, folder.name, url
+    def __init__(self, folder: Path, url: str, coordination: str = "", runner: str = "local", shards: int = 1) -> None:
+        self.folder, self.prefix, self.url, self.shards = folder, folder.name, url, shards
         self.middle, self.last = f"{self.prefix}.before.q.recent.O", f"{self.prefix}.behind.q.held.O"
         self.plans = {name: compile_plan(load_text(text).resolved) for name, text in (("before", BEFORE), ("behind", BEHIND))}
         self.groups: dict[str, Cluster] = {}
@@ -60,8 +66,17 @@ class Site:
             project, own = folder / f"{name}.yaml", folder / name
             project.write_text(text)
             own.mkdir()
-            options = ("--runner", runner, "--snapshot-interval-ms", "300", "--store", (folder / "snapshots").as_uri())
-            group = group_name(self.prefix, name)
+            options: tuple[str, ...] = (
+                "--runner",
+                runner,
+                "--snapshot-interval-ms",
+                "300",
+                "--store",
+                (folder / "snapshots").as_uri(),
+            )
+            divided = name == "before" and shards > 1
+            options += ("--shards", str(shards)) if divided else ()
+            group = group_name(self.prefix, name, Shard(0, shards) if divided else WHOLE)
             self.groups[name] = Cluster(project, url, group, self.prefix, own, options, coordination_url=coordination)
 
     def start(self, group: str, *engines: str) -> None:
@@ -101,20 +116,21 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     made.stop()
 
 
-def digests(bus: Bus, plan: Plan, topics: tuple[SourceTopic, ...], stream: str) -> dict[int, int]:
+def digests(bus: Bus, plan: Plan, topic: SourceTopic, stream: str) -> dict[int, int]:
     """Of the quiet run, by sequence; beats are counted as they are."""
-    pipeline, found = Pipeline.fresh(plan), dict[int, int]()
-    for decoded in read_recorded(bus, topics, Head.of(plan), BatchLimits()):
+    pipeline, found = Pipeline.fresh(plan, shard=topic.shard or 0), dict[int, int]()
+    pipeline.set_partitions([(0, number) for number in topic.numbers])
+    for decoded in read_recorded(bus, (topic,), Head.of(plan, shards=topic.partitions), BatchLimits()):
         rows = pipeline.feed(decoded).get(stream)
         if rows is not None:
             found |= dict(zip(rows["hs:sequence"].to_pylist(), rows["hs:digest"].to_pylist(), strict=True))
     return found
 
 
-def committed(bus: Bus, topic: str) -> list[tuple[int, int, int]]:
+def committed(bus: Bus, topic: str, shard: int = 0) -> list[tuple[int, int, int]]:
     """First and last sequence of each message, and the digest up to it."""
     said, offset = list[list[bytes]](), 0
-    while messages := bus.read(Partition(topic), offset, messages_max=10_000, bytes_max=1 << 24):
+    while messages := bus.read(Partition(topic, shard), offset, messages_max=10_000, bytes_max=1 << 24):
         said += [(message.header(OUTPUTS_HEADER) or b"").split() for message in messages]
         offset = messages[-1].offset + 1
     return [(int(each[0]), int(each[1]), int(each[2])) for each in said]
@@ -131,6 +147,31 @@ def test_kills_of_both_lose_double_and_change_nothing_k10(site: Site) -> None:
         if turn in (2, 3):
             site.kill("behind")
     check(site)
+
+
+def test_kills_beside_brokers_whose_clocks_are_five_seconds_apart_change_nothing_k10(
+    tmp_path: Path, zookeeper: ZooKeeperServer, clocks_can_be_wrong: None
+) -> None:
+    """SPEC K10. The one before is divided, and each of its topics' two partitions is led by another broker."""
+    with KafkaServers.start(tmp_path / "servers", places=(LOOPBACK, OtherClock(-SKEW_S))) as kafka:
+        site = Site(tmp_path, kafka.url, f"{zookeeper.url}/{tmp_path.name}", shards=2)
+        try:
+            site.start("before", "a", "b")
+            site.start("behind", "c", "d")
+            for turn in range(3):
+                site.publish(turn)
+                site.kill("behind" if turn == 1 else "before")
+            check(site)
+            bus = open_bus(kafka.url)
+            newest = [last_time_us(bus, Partition(f"{site.prefix}.before.q.rows.I", number)) for number in range(2)]
+            bus.close()
+        finally:
+            site.stop()
+    assert abs(newest[0] - newest[1]) > (SKEW_S - 2) * 1_000_000, "their clocks are apart"
+
+
+def last_time_us(bus: Bus, place: Partition) -> int:
+    return bus.read(place, bus.end_offset(place) - 1, messages_max=1, bytes_max=1 << 20)[-1].append_time_us
 
 
 @pytest.mark.spark
@@ -162,13 +203,14 @@ def check(site: Site) -> None:
     wait_until(has_left, "the last row to have left the window behind by its age", 120, 0.2)
     site.stop()
 
-    spans = committed(bus, site.middle)
-    assert [first for first, _, _ in spans] == [1, *(last + 1 for _, last, _ in spans[:-1])], "no output and no beat twice"
-    quiet = digests(bus, site.plans["before"], (SourceTopic(f"{site.prefix}.before.q.rows.I"),), "q/recent")
-    assert all(quiet[last] == digest for _, last, digest in spans)
-    reference = ReferenceRun(
-        bus, site.plans["behind"], Head.of(site.plans["behind"]), (SourceTopic(site.middle, kind=Inbound.OUTPUTS),)
-    )
+    for shard in range(site.shards):
+        spans = committed(bus, site.middle, shard)
+        assert [first for first, _, _ in spans] == [1, *(last + 1 for _, last, _ in spans[:-1])], "no output and no beat twice"
+        read = SourceTopic(f"{site.prefix}.before.q.rows.I", site.shards, shard=shard if site.shards > 1 else None)
+        quiet = digests(bus, site.plans["before"], read, "q/recent")
+        assert all(quiet[last] == digest for _, last, digest in spans)
+    topic = SourceTopic(site.middle, site.shards, kind=Inbound.OUTPUTS)
+    reference = ReferenceRun(bus, site.plans["behind"], Head.of(site.plans["behind"]), (topic,))
     reference.poll()
     reader.poll()
     verdict = compare_stream(reference.tables()["q/held"], reader.table())

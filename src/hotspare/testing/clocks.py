@@ -1,0 +1,40 @@
+"""A machine whose clock is wrong: what runs there sees another time of day, on this very machine (Debian's libfaketime).
+
+Time that only passes, as time-outs measure it, is what it is everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_LIBRARY = "faketime/libfaketimeMT.so.1"
+_AS_EVER = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_FORCE_MONOTONIC_FIX": "0"}
+"""Time that passes is left alone. Without the second one a JVM's waits with a time-out end at once, and a broker never starts."""
+_FOLDERS = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu"), Path("/usr/lib"))
+
+
+def why_no_other_clock() -> str:
+    """Why no process can be given another clock here; "" where one can."""
+    return "" if _library() is not None else f"there is no {_LIBRARY}"
+
+
+def _library() -> Path | None:
+    return next((path for folder in _FOLDERS if (path := folder / _LIBRARY).exists()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherClock:
+    """This machine, reached by itself only, with a clock that is ahead by so many seconds, or behind (`Machine`)."""
+
+    ahead_s: float
+    address: str = "127.0.0.1"
+
+    def command(self, arguments: Sequence[str]) -> list[str]:
+        """FileNotFoundError where `why_no_other_clock` says why."""
+        library = _library()
+        if library is None:
+            raise FileNotFoundError(why_no_other_clock())
+        given = {"LD_PRELOAD": str(library), "FAKETIME": f"{self.ahead_s:+}s", **_AS_EVER}
+        return ["/usr/bin/env", *(f"{name}={value}" for name, value in given.items()), *arguments]
