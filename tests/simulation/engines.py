@@ -21,6 +21,7 @@ from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules.roles import ENDS, Role
+from hotspare.host.cold import Lookout
 from hotspare.inbound import Inbound
 from hotspare.runners.reading import MessageRun, raw_batch
 from tests.simulation.calls import Died, Fiber
@@ -54,6 +55,9 @@ class Process:
     """Its runner says after every batch that more input is at hand."""
     lag_ms: int = 0
     """How far it reads behind the end of its topics while it is a spare."""
+    is_cold: bool = False
+    """It waits without a state until its group needs it (`host.cold`)."""
+    on_needed: Callable[[], None] = lambda: None
     is_stuck: bool = False
     """Its pipeline does not move, while its timers go on."""
     computed_ms: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -73,6 +77,7 @@ class Process:
     engine: GroupEngine = field(init=False)
     ended: str = ""
     _main: Fiber = field(init=False)
+    _member: Member = field(init=False)
     _offsets: dict[tuple[int, int], int] = field(default_factory=dict)
     _only: frozenset[tuple[int, int]] = frozenset()
     """Partitions that alone are to be read; none: all."""
@@ -84,8 +89,9 @@ class Process:
             self.ports, meanwhile=self._meanwhile, begin=self._begin, unlocked=self._unlocked, read_only=self._read_only
         )
         name = self.engine_name or self.name
-        member = Member(name, f"{self.name}:1", 1, self.life, self.host, self.definition.project.hash, "", "", "", {}, {})
-        self.engine = GroupEngine(self.definition, member, self.ports, self.folder)
+        project_hash = self.definition.project.hash
+        self._member = Member(name, f"{self.name}:1", 1, self.life, self.host, project_hash, "", "", "", {}, {})
+        self.engine = GroupEngine(self.definition, self._member, self.ports, self.folder)
         self._main = Fiber(self._run)
 
     @property
@@ -221,7 +227,21 @@ class Process:
         for step in self._live():
             self._main.parent.switch(step)  # type: ignore[union-attr]
 
+    def _await_need(self) -> Iterator[object]:
+        settings, group = self.definition.settings, self.definition.group
+        lookout = Lookout(self.ports.coordination, [(group, self._member)], settings.lease_ms, self.ports.clock_ms)
+        while lookout.look() is None:
+            due_ms = self.clock() + lookout.poll_ms
+            while self.clock() < due_ms:
+                yield "idles"
+        yield "is needed"
+        lookout.leave()
+        self.is_cold = False
+        self.on_needed()
+
     def _live(self) -> Iterator[object]:
+        if self.is_cold:
+            yield from self._await_need()
         plan = yield from self.engine.start_steps()
         self._offsets = dict(plan.next_offsets)
         while self.engine.role not in ENDS:

@@ -27,6 +27,7 @@ class FaultKind(Enum):
     WRONG_ENGINE = "a spare whose state flips"
     SHORT_MEMORY = "memory for held outputs is short"
     QUALITY_CHANGE = "qualities are changed"
+    COLD = "cold spares"
     # bus
     UNKNOWN_RESULT = "unknown result"
     FENCED_DONE = "commit that took place and is told as fenced out"
@@ -96,8 +97,8 @@ PENDING: frozenset[FaultKind] = frozenset()
 """Kinds that no seed draws yet, because the engines do not withstand them; planted mistakes and scripts may name them."""
 
 
-ON_REQUEST = frozenset({FaultKind.PERSIST})
-"""Kinds that only runs have in which they are favoured: they are no fault, and engines look for them for no other reason."""
+ON_REQUEST = frozenset({FaultKind.PERSIST, FaultKind.COLD})
+"""Kinds that are not drawn with the others, as they are no faults: runs have them that favour them; of `COLD` some more."""
 
 
 IN_CALM = frozenset(

@@ -120,6 +120,9 @@ class Healing:
             pass
         world.surroundings.suspicion_until_ms = 0
         self.alone = rng.choice(world.fit_names) if self.end is End.ANY and rng.random() < 0.5 else ""
+        if self.alone in world.lasting.cold and not world.coordination.group(world.group).role.epoch:
+            hot = [name for name in world.fit_names if name not in world.lasting.cold]
+            self.alone = rng.choice(hot)  # a cold one begins no group
         if self.alone in world.processes and world.processes[self.alone].door in world.wrong_from:
             world.kill(self.alone)  # the engine that is left is a healthy one
         self.wake(world)
@@ -174,7 +177,8 @@ class Healing:
         world = self.world
         known = world.bus.progress.get(world.group, {})
         streams = [stream for stream in world.observer.topics if world.observer.holds_all(stream) and stream in known]
-        return [p for p in world.awake() if not p.is_stuck and p.door not in world.wrong_from and _keeps(p, streams)]
+        able = [p for p in world.awake() if not (p.is_stuck or p.is_cold or p.door in world.wrong_from)]
+        return [p for p in able if _keeps(p, streams)]
 
     def _is_let_go(self) -> bool:
         return not self._keepers()

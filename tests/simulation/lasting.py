@@ -33,6 +33,8 @@ class Lasting:
     hung: str = ""
     astray: str = ""
     """Whose store is not the group's: it is refused whenever it starts."""
+    cold: frozenset[str] = frozenset()
+    """Engines that are cold spares in every life."""
     sees_the_end: frozenset[str] = frozenset()
     """Who is on the machine of all others, and sees that their processes end."""
     detection_ms: int = 3

@@ -43,6 +43,9 @@ _FEW_WAITING_ROWS = 6
 _CALM_SHARE = 0.08
 _COLD_SHARE = 0.05
 _LONG_SHARE = 0.003
+_AWAY_STARTS = 0.01
+"""Where there are cold spares, hot ones are away for longer, so that cold ones are needed."""
+_COLD_SPARES_SHARE = 0.15
 _PARTITIONS_SHARE = 0.05
 _INBOUND_CHECK_MS = 40
 _PERSIST_POLL_MS = 2
@@ -83,6 +86,7 @@ def run_seed(
     but those `favoured` are among them and come more often."""
     world = drawn_world(seed, folder, trace, kit, only, favoured)
     is_calm, is_cold = world.rng.random() < _CALM_SHARE or bool(favoured & IN_CALM), world.rng.random() < _COLD_SHARE
+    world.lasting.cold = cold_spares(seed, world, is_calm)
     healing, calm = Healing(world, CLOCK_STEPS_MS, End.TOGETHER if is_calm else End.ANY), Calm(world)
     steps = 0
 
@@ -102,6 +106,20 @@ def run_seed(
     shutil.rmtree(world.folder, ignore_errors=True)
     delivered = sum(world.observer.delivered().values())
     return Outcome(seed, failure, steps + healing.steps, world.observer.commits, delivered, healing.longest, covered(world, calm))
+
+
+def cold_spares(seed: int, world: World, is_calm: bool) -> frozenset[str]:
+    """Which engines are cold spares, of a seed of their own, so that runs without any are as ever: so are all that favour something
+    else. One that is hot is left; calm groups, and those whose engines all have to end, have none."""
+    rng, enabled, favoured = random.Random(f"cold spares of {seed}"), world.plan.enabled, world.plan.favoured
+    share = rng.random()
+    is_drawn = FaultKind.COLD in favoured if favoured else share < _COLD_SPARES_SHARE
+    if not is_drawn or is_calm or FaultKind.PARTITIONS in enabled or len(world.fit_names) < 2:
+        return frozenset()
+    cold = frozenset(rng.sample(world.fit_names, rng.randrange(1, len(world.fit_names))))
+    world.plan.enabled = enabled | {FaultKind.COLD}
+    world.trace(f"cold spares: {', '.join(sorted(cold))}")
+    return cold
 
 
 def failure_of(play: Callable[[], None], trace: Callable[[str], None]) -> str:
@@ -198,7 +216,8 @@ def _wild(world: World) -> int:
         if world.calls.hung and rng.random() < _HUNG_ENDS_SHARE:
             world.calls.let_go()
         for name in world.names:
-            if name not in world.processes and rng.random() < 0.06:
+            is_away = bool(world.lasting.cold) and name not in world.lasting.cold
+            if name not in world.processes and rng.random() < (_AWAY_STARTS if is_away else 0.06):
                 world.start(name)
         if events_left and rng.random() < 0.1:
             for _ in range(min(events_left, rng.choice(blocks))):

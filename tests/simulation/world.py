@@ -228,6 +228,7 @@ class World:
             engine_name=engine or name,
             host=host,
         )
+        process.is_cold, process.on_needed = name in self.lasting.cold, lambda: self.struck.update((FaultKind.COLD,))
         process.lag_ms = self.lasting.lags_ms.get(name, 0)
         self.processes[name] = process
         self.trace(f"{self.now_ms} {name} starts its life {life}")

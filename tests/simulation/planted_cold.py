@@ -1,0 +1,32 @@
+"""Mistakes about cold spares: the last reserve never comes.
+
+What only starts one too early costs work and no output, so no run could find it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+from hotspare.coordination.contract import Leader
+from hotspare.ha.rules import cold
+from tests.simulation.faults import FaultKind
+from tests.simulation.planting import planted
+
+
+@planted(FaultKind.COLD, FaultKind.CRASH)
+def cold_spare_forgets_since() -> Any:
+    """Each look at a free role counts anew for how long it has been free: no cold spare is ever needed."""
+    seen = cold.seen
+    return patch.object(cold, "seen", lambda before, leader, now_ms: seen(None, leader, now_ms))
+
+
+@planted(FaultKind.COLD)
+def cold_spare_waits_for_a_release() -> Any:
+    """Only a role that was given up is taken for free: who dies gives nothing up."""
+    seen = cold.seen
+
+    def released(before: cold.FreeRole | None, leader: Leader, now_ms: int) -> cold.FreeRole | None:
+        return None if leader.holder else seen(before, leader, now_ms)
+
+    return patch.object(cold, "seen", released)
