@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -191,12 +191,14 @@ def connections(cluster: Cluster, ports: Sequence[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """What a kill ended: `leaders` of the shards, by number, that were active in it, as they were before."""
+    """What a kill ended: `leaders` of the shards, by number, that were active in it, as they were before, and the ids of their
+    `processes`."""
 
     application: str
     what: str
     at_us: int
     leaders: dict[int, Leader]
+    processes: dict[int, int]
 
 
 def _active(cluster: Cluster, project: Divided) -> dict[int, tuple[Member, Leader]]:
@@ -222,7 +224,12 @@ def kill_executor(cluster: Cluster, project: Divided) -> Struck:
     victim = process_id or _executor(cluster.engines[application], executor).pid
     at_us = time.time_ns() // 1000
     os.kill(victim, signal.SIGKILL)
-    return Struck(application, "executor" if not process_id else "task", at_us, tasks[application, executor, process_id])
+    leaders = tasks[application, executor, process_id]
+    return Struck(application, "executor" if not process_id else "task", at_us, leaders, _processes(active, leaders))
+
+
+def _processes(active: Mapping[int, tuple[Member, Leader]], struck: Iterable[int]) -> dict[int, int]:
+    return {number: active[number][0].process_id for number in struck}
 
 
 def _executor(application: SpawnedEngine, number: str) -> psutil.Process:
@@ -237,10 +244,11 @@ def _executor(application: SpawnedEngine, number: str) -> psutil.Process:
 def kill_driver(cluster: Cluster, project: Divided) -> Struck:
     """SIGKILL of the driver of the application with most active shards. It is no engine of the cluster any more."""
     hosts: dict[str, dict[int, Leader]] = {}
-    for number, (member, leader) in _active(cluster, project).items():
+    active = _active(cluster, project)
+    for number, (member, leader) in active.items():
         hosts.setdefault(host_of(member), {})[number] = leader
     application = max(hosts, key=lambda name: len(hosts[name]))
     engine = cluster.engines.pop(application)
     at_us = time.time_ns() // 1000
     engine.kill()
-    return Struck(application, "driver", at_us, hosts[application])
+    return Struck(application, "driver", at_us, hosts[application], _processes(active, hosts[application]))

@@ -189,11 +189,13 @@ def feed(project: Divided, rate: int, seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FirstOutput:
-    """The first one of an epoch: when the bus appended it, and when a reader of committed messages had it."""
+    """The first one of an epoch: when the bus appended it, and when a reader of committed messages had it. `before_us`: when the
+    bus appended the one before."""
 
     epoch: int
     appended_us: int
     read_us: int
+    before_us: int = 0
 
 
 @dataclass
@@ -205,6 +207,8 @@ class Watch:
     firsts: dict[int, list[FirstOutput]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._newest_us: dict[int, int] = {}
+        """By shard, when the bus appended its newest output."""
         self._latencies: Latencies | None = None
         self._is_over = threading.Event()
         self._lock = threading.Lock()
@@ -251,7 +255,8 @@ class Watch:
             return
         epoch, firsts = int(message.header(EPOCH_HEADER) or b"0"), self.firsts[number]
         if not firsts or firsts[-1].epoch < epoch:
-            firsts.append(FirstOutput(epoch, message.append_time_us, read_us))
+            firsts.append(FirstOutput(epoch, message.append_time_us, read_us, self._newest_us.get(number, 0)))
+        self._newest_us[number] = message.append_time_us
         with self._lock:
             if self._latencies is not None:
                 rows = arrow_block.decode(message.value)

@@ -6,7 +6,7 @@
     latency    from the creation of an event to when a reader of committed messages has its output, at an even rate, with one
                `local` engine, with one application and with two
     gap        per shard, after kill -9 of an executor and of a driver beside a second application: until the first output of
-               whoever took the shard over was appended, and until a reader had it
+               whoever took the shard over was appended, and until a reader had it, with the phases of both
     rest       many shards without input: processor time, connections to the servers, transactions of the brokers
 
 Brokers, ZooKeeper, load and executors share this machine's cores, so executors beyond its cores bring nothing here. All events
@@ -14,6 +14,7 @@ of a catch-up are there at once: on Kafka they are one transaction, which ends w
 
     python -m benchmarks.scale_out                             all, on Kafka
     python -m benchmarks.scale_out --small --only catch-up     small sizes: shows that it works, no more
+    python -m benchmarks.scale_out --only gap --kinds driver --kills 5
     python -m benchmarks.scale_out --master local              tasks below the driver: local[n] in place of local-cluster[n,1,1024]
 
 The last line is `scale_2 X cpu_per_event_ratio Y`: events/s with two executors divided by those with one; processor time per event
@@ -25,11 +26,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -39,22 +40,19 @@ from benchmarks._divided import (
     PYTHON,
     CpuSeconds,
     Divided,
-    Struck,
     connections,
     cpu_seconds,
-    kill_driver,
-    kill_executor,
     passed,
     wait_hosted,
 )
-from benchmarks._divided_load import FirstOutput, Watch, blocks, fed_evenly, held_back, last_output_us, outputs_of, wait_outputs
+from benchmarks._divided_gap import KILLS, TIMEOUT_S, gap
+from benchmarks._divided_load import Watch, blocks, fed_evenly, held_back, last_output_us, outputs_of, wait_outputs
 from benchmarks._latency import Window, now_us, table
 from benchmarks._site import opened
 from benchmarks._transactions import TransactionLog
 
 from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
-from hotspare.demo.faults import quantile
 from hotspare.demo.site import Site
 from hotspare.testing.cluster import Cluster, wait_until
 
@@ -62,9 +60,7 @@ PARTS = ("catch-up", "latency", "gap", "rest")
 EXECUTOR_MIB = 1024
 SERVERS = "servers"
 SCALE_GOAL, CPU_RATIO_GOAL = 0.85, 1.15
-LATENCY_GOAL, GAP_GOAL = "goal p50 40, p99 120", "goal p50 150, p99 500"
-KILLED = {"executor": "an executor", "task": "a task's process", "driver": "a driver"}
-GAP_TIMEOUT_S = 120.0
+LATENCY_GOAL = "goal p50 40, p99 120"
 FED_S = 24 * 3600.0
 CATCH_UP_LEASE = ("--lease-ms", "30000")
 """Nothing but the load is to decide how fast it goes: while its transaction is open no engine reads anything, and none is spare."""
@@ -174,17 +170,19 @@ def shares(cpu: CpuSeconds) -> str:
 
 
 @contextlib.contextmanager
-def watched(project: Divided, applications: int, options: argparse.Namespace) -> Iterator[tuple[Cluster, Watch]]:
+def watched(
+    project: Divided, applications: int, options: argparse.Namespace, more: Sequence[str] = ()
+) -> Iterator[tuple[Cluster, Watch]]:
     """Applications that host all shards, or for 0 a local engine, events at an even rate, and a reader of what comes of them."""
     run = on_spark(options, options.tasks) if applications else ("--runner", "local")
-    with project.cluster(*run) as cluster, contextlib.closing(open_bus(project.site.bus_url)) as bus:
+    with project.cluster(*run, *more) as cluster, contextlib.closing(open_bus(project.site.bus_url)) as bus:
         for name in "abcdefgh"[: max(1, applications)]:
             cluster.start_engine(name)
         wait_hosted(cluster, project)
         watch = Watch(project, bus)
         try:
             with fed_evenly(project, options.rate, FED_S):
-                wait_until(lambda: all(watch.first_after(n, 0) for n in range(project.shards)), "outputs", GAP_TIMEOUT_S)
+                wait_until(lambda: all(watch.first_after(n, 0) for n in range(project.shards)), "outputs", TIMEOUT_S)
                 yield cluster, watch
         finally:
             watch.close()
@@ -199,45 +197,6 @@ def latency(site: Site, folder: Path, options: argparse.Namespace) -> None:
         host = f"{applications} application{'s' * (applications > 1)}" if applications else "one local engine"
         name = f"latency at {options.rate} events/s, {options.shards} shards, {host}"
         print(f"{table([latencies.report(name)])}   {LATENCY_GOAL}", flush=True)
-
-
-def gaps_of(struck: Struck, watch: Watch) -> list[tuple[float, float]]:
-    """Per shard that was struck, ms until the first output under a newer epoch was appended, and until a reader had it."""
-    firsts: dict[int, FirstOutput] = {}
-
-    def is_back() -> bool:
-        for number in struck.leaders.keys() - firsts.keys():
-            first = watch.first_after(number, struck.leaders[number].epoch)
-            if first is not None:
-                firsts[number] = first
-        return len(firsts) == len(struck.leaders)
-
-    wait_until(is_back, f"output of the shards after kill -9 of the {struck.what} of {struck.application}", GAP_TIMEOUT_S)
-    return [((each.appended_us - struck.at_us) / 1000, (each.read_us - struck.at_us) / 1000) for each in firsts.values()]
-
-
-def gap(site: Site, folder: Path, options: argparse.Namespace) -> None:
-    """Whoever was struck is back, and has all its engines complete, before the next one is."""
-    project, rng = Divided(site, folder, "gap", options.shards), random.Random(options.seed)
-    kinds: tuple[Callable[[Cluster, Divided], Struck], ...] = (kill_executor, kill_driver)
-    with watched(project, 2, options) as (cluster, watch):
-        for kill in kinds:
-            found: list[tuple[float, float]] = []
-            for _ in range(options.kills):
-                wait_hosted(cluster, project)
-                time.sleep(rng.uniform(1, 3))
-                struck = kill(cluster, project)
-                found += gaps_of(struck, watch)
-                if struck.application not in cluster.engines:
-                    cluster.start_engine(struck.application)
-            appended, read = ([each[i] for each in found] for i in (0, 1))
-            print(f"kill -9 of {KILLED[struck.what]}, {options.kills} times, {told(appended)} until output")
-            print(f"   {told(read)} until a reader has it   {GAP_GOAL}", flush=True)
-
-
-def told(gaps: Sequence[float]) -> str:
-    values = list(gaps)
-    return f"{len(values)} shards: gap_ms p50 {quantile(values, 0.5):.0f} p99 {quantile(values, 0.99):.0f} max {max(values):.0f}"
 
 
 # --- at rest -------------------------------------------------------------------------------------------------------------------
@@ -298,6 +257,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--warm", type=float, default=20.0, help="seconds before what is measured")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--kills", type=int, default=20, help="gap: of each kind")
+    parser.add_argument("--kinds", nargs="+", choices=list(KILLS), default=list(KILLS), help="gap: what is killed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rest-shards", type=int, default=64)
     parser.add_argument("--rest-seconds", type=float, default=30.0)
@@ -314,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{psutil.cpu_count()} cores, load {load:.1f} at the start, {options.site}, {master(options.master, options.tasks)}")
         if "catch-up" in options.only:
             found = catch_up(site, Path(name), options)
-        for part, measure in (("latency", latency), ("gap", gap), ("rest", rest)):
+        for part, measure in (("latency", latency), ("gap", partial(gap, watched=watched)), ("rest", rest)):
             if part in options.only:
                 measure(site, Path(name), options)
     print(last_line(found), flush=True)

@@ -19,11 +19,13 @@ from pathlib import Path
 import psutil
 
 _BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+_OWN_STAT = Path("/proc/self/stat")
 _ID_NAMESPACE = Path("/proc/self/ns/pid")
 
 _FLAGS_FIELD = 6
 """Of /proc/ID/stat, counted behind the name in brackets: the kernel's flags of the main thread."""
 _EXITING = 0x4
+_PARENT_FIELD = 1
 _START_FIELD = 19
 """There, too: when it started, in ticks since the machine did."""
 _COMMAND_WORDS_MAX = 3
@@ -54,7 +56,7 @@ def process_start(process_id: int) -> int:
     """When a process started, in whole milliseconds since the machine did; 0 if there is none. Only where the system does not say
     that, they are since 1970."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        return int(_stat(process_id)[_START_FIELD]) * 1000 // os.sysconf("SC_CLK_TCK")
+        return _start_ms(_stat(process_id))
     try:
         return int(psutil.Process(process_id).create_time() * 1000)
     except psutil.Error:
@@ -81,6 +83,30 @@ def is_process_ending(process_id: int) -> bool:
         return bool(int(_stat(process_id)[_FLAGS_FIELD]) & _EXITING)
     except (OSError, ValueError, IndexError):
         return False
+
+
+def is_process_over(process_id: int, started: int) -> bool:
+    """Whether that very process ends or has ended, by one small read, so that it can be asked every few milliseconds. False where
+    there is no telling."""
+    try:
+        fields = _stat(process_id)
+        return bool(int(fields[_FLAGS_FIELD]) & _EXITING) or _start_ms(fields) != started
+    except (FileNotFoundError, ProcessLookupError):
+        return _OWN_STAT.exists()
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def parent_of(process_id: int) -> int:
+    """The id of the process above it; 0 where there is none to be seen."""
+    try:
+        return int(_stat(process_id)[_PARENT_FIELD])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _start_ms(fields: list[bytes]) -> int:
+    return int(fields[_START_FIELD]) * 1000 // os.sysconf("SC_CLK_TCK")
 
 
 def _stat(process_id: int) -> list[bytes]:

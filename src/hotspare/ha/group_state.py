@@ -47,9 +47,12 @@ class Marks:
     """When the stages of the newest promotion took place, to report how long its parts took."""
 
     noticed_ms: int = 0
+    campaign_ms: int = 0
     won_ms: int = 0
     fenced_ms: int = 0
+    read_ms: int = 0
     active_ms: int = 0
+    publish_ms: int = 0
 
 
 @dataclass

@@ -21,22 +21,22 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from os import getpid
 
 from hotspare.addresses import LOOPBACK, HostPort, parse_host_port
 from hotspare.coordination.contract import Leader, Member
 from hotspare.errors import UsageError
+from hotspare.ha.endings import Endings
 from hotspare.ha.rules.detection import Attempt, Reached, status_after
 from hotspare.ha.rules.view import PeerStatus
-from hotspare.processes import is_process_ending, is_process_gone, process_space, process_start
+from hotspare.processes import is_process_over, process_space, process_start
 
 CONNECTIONS_MAX = 1_024
 """More than a group's engines. Who comes after them is not served; a spare among those has the lease to go by."""
 _LOOPBACK = HostPort(LOOPBACK)
 _GREETING_BYTES_MAX = 1_024
 _CONNECT_TIMEOUT_S = 0.25
-_LOOK_S = 0.005
-"""How often a spare looks whether the active's process has begun to end, where it can see it."""
 _RETRIES_AT_ONCE = 2
 _RETRY_SOON_S = 0.02
 _RETRY_S = 0.5
@@ -176,11 +176,13 @@ class PeerServer:
 class PeerLink:
     """A `PeerPort` over sockets: watches the newest leader that it was given, in one thread of its own.
 
-    `space` is this engine's process space. `changed` is called from that thread whenever the status changes.
+    `space` is this engine's process space. `changed` is called from that thread whenever the status changes. `endings` looks at the
+    holder's process, where it can be seen, for all links of this process.
     """
 
-    def __init__(self, engine: str, space: str, changed: Callable[[], None]) -> None:
+    def __init__(self, engine: str, space: str, changed: Callable[[], None], endings: Endings | None = None) -> None:
         self._engine = engine
+        self._endings = endings or Endings()
         self._space = space
         self._changed = changed
         self._lock = threading.Lock()
@@ -255,9 +257,7 @@ class PeerLink:
             return Attempt.NO_ANSWER, None
 
     def _has_ended(self, leader: Leader) -> bool:
-        return self._sees(leader) and (
-            is_process_ending(leader.process_id) or is_process_gone(leader.process_id, leader.process_start)
-        )
+        return self._sees(leader) and is_process_over(leader.process_id, leader.process_start)
 
     def _sees(self, leader: Leader) -> bool:
         return leader.process_space == self._space
@@ -290,19 +290,24 @@ class PeerLink:
 
     def _wait_until_closed(self, connection: socket.socket, leader: Leader) -> None:
         """Until the other side hangs up, is silent for too long, or its process, where it can be seen, has begun to end."""
-        sees = self._sees(leader)
-        connection.settimeout(_LOOK_S if sees else None)
-        with contextlib.suppress(OSError):
-            while not (sees and is_process_ending(leader.process_id)):
-                try:
-                    connection.recv(1)
-                    break  # nothing is ever said after the greeting
-                except TimeoutError as error:
-                    if error.errno is not None:
-                        break  # the system gave the connection up
+        connection.settimeout(None)
+        with contextlib.suppress(OSError), self._told_of_end(connection, leader):
+            connection.recv(1)  # nothing is ever said after the greeting
         with self._lock:
             self._socket = None
         connection.close()
+
+    def _told_of_end(self, connection: socket.socket, leader: Leader) -> AbstractContextManager[None]:
+        """While it lasts the connection is ended here as soon as the holder's process begins to end, before the system does it."""
+
+        def hang_up() -> None:
+            self._set(leader, PeerStatus.ENDED)  # nobody has to wait for this link's own thread
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+        if not self._sees(leader):
+            return contextlib.nullcontext()
+        return self._endings.told(leader.process_id, leader.process_start, hang_up)
 
     def _pause(self, leader: Leader, pause_s: float) -> None:
         """Until it is time to try again, the holder has ended, or another leader is to be watched."""

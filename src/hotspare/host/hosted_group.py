@@ -29,6 +29,7 @@ from hotspare.errors import UsageError
 from hotspare.file_locks import end_if_stopped
 from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.effects.restoring import Destination
+from hotspare.ha.endings import Endings
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.peers import PeerLink, PeerServer
@@ -87,6 +88,7 @@ class Shared:
     coordination: Coordination
     store: Store
     server: PeerServer
+    endings: Endings
     background: Background
     log: Log
 
@@ -105,7 +107,7 @@ class HostedGroup:
         self.wake = threading.Event()
         self.source = runner_input(shared, pace, shard)
         self._log = shared.log.bind(group=self.name)
-        peers = PeerLink(options.engine, process_space(), self.wake.set)
+        peers = PeerLink(options.engine, process_space(), self.wake.set, shared.endings)
         stack.callback(peers.close)
         spill = make_scratch("held")
         stack.callback(shutil.rmtree, spill, ignore_errors=True)

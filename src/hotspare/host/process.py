@@ -36,6 +36,7 @@ from hotspare.engine.warm import warm_up
 from hotspare.errors import UsageError
 from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.effects.upgrading import OwnPlace
+from hotspare.ha.endings import Endings
 from hotspare.ha.group import GroupEngine
 from hotspare.ha.peers import PeerServer
 from hotspare.ha.rules.settings import GroupTopics
@@ -301,7 +302,7 @@ def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: 
     background = Background()
     stack.callback(background.close)
     head = Head.of(plan, shards=options.shards)
-    return Shared(options, loaded.project, plan, head, bus, coordination, store, server, background, log)
+    return Shared(options, loaded.project, plan, head, bus, coordination, store, server, Endings(), background, log)
 
 
 def check_before_joining(shared: Shared, topics: GroupTopics) -> None:

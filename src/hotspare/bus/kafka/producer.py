@@ -23,7 +23,7 @@ from hotspare.bus.kafka.progress import (
     progress_partition,
     stream_key,
 )
-from hotspare.bus.kafka.writer import Record, Writer, Writers, keyed_record, records_of
+from hotspare.bus.kafka.writer import Record, Writer, Writers, keyed_record, patience_s, records_of
 from hotspare.errors import BusError, Fenced, UnknownResult
 
 _RECENT_S = 0.3
@@ -52,7 +52,7 @@ class KafkaProducer:
         limits.check_epoch(epoch)
         self._give_up()
         self._look_first(epoch)
-        self._writer, self._epoch, self._is_checked = self._writers.open(), epoch, False
+        self._writer, self._epoch, self._is_checked = self._writers.open(patience_s(self._record.took_s)), epoch, False
         self._unsaid = [keyed_record(self._place, EPOCH_KEY, encode_epoch(epoch))]
 
     def progress(self) -> Mapping[str, Progress]:

@@ -101,6 +101,8 @@ class ProgressReader:
     def __init__(self, reader: KafkaReader, group: str) -> None:
         self._record = GroupRecord()
         self._looked_s = -math.inf
+        self.took_s = 0.0
+        """How long the newest look took."""
         place = progress_partition(group)
         self._topic = place.topic
         self._follower = TopicFollower(reader, place, self._take, self._restart)
@@ -110,7 +112,7 @@ class ProgressReader:
         with self._follower.lock:
             asked_s = time.monotonic()
             self._follower.follow()
-            self._looked_s = asked_s
+            self._looked_s, self.took_s = asked_s, time.monotonic() - asked_s
             return self._copy()
 
     def recent(self, age_s_max: float) -> GroupRecord:

@@ -20,8 +20,11 @@ from hotspare.bus.kafka.client import FENCED, QUIET, KafkaSettings, bus_error, e
 from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
 from hotspare.retry import Pauses, Retry
 
-_PATIENCE_S = (0.06, 0.06, 0.15, 0.3)
-"""How long each client that gets no answer is waited for; the last one gets as long as a call may take."""
+PATIENCE_S, _PATIENCE_S_MAX = 0.06, 0.3
+_PATIENCES = (1.0, 1.0, 2.5, 5.0)
+"""How long each client that gets no answer is waited for, by the first one's time; the last one gets as long as a call may take."""
+_LOOKS = 4
+"""A client looks for the coordinator, connects to it and asks it: about so many times what a look at what is committed takes."""
 _LOOK_S = 0.004
 _WARM = 3
 _WARM_FOR_S = 60.0
@@ -82,15 +85,15 @@ class Writers:
                 self._warming = threading.Thread(target=self._connect_all, name="kafka-warm", daemon=True)
                 self._warming.start()
 
-    def open(self) -> Writer:
+    def open(self, first_s: float = PATIENCE_S) -> Writer:
         """Fence whoever wrote under this id. When it returns, no commit of theirs can take place any more, and those that did can
-        be read. BusUnavailable: whether they are fenced is not known."""
+        be read. BusUnavailable: whether they are fenced is not known. `first_s`: how long the first client is waited for."""
         deadline = time.monotonic() + self._settings.timeout_s
-        for patience_s in (*_PATIENCE_S, self._settings.timeout_s):
+        for wait_s in (*(first_s * times for times in _PATIENCES), self._settings.timeout_s):
             if (left_s := deadline - time.monotonic()) <= 0:
                 break
             client = self._take(left_s)
-            if _is_granted(client, patience_s, deadline):
+            if _is_granted(client, wait_s, deadline):
                 return Writer(self._settings, client)
         raise BusUnavailable("kafka does not give the right to publish now", detail=f"transactional id {self._id}")
 
@@ -143,6 +146,12 @@ class Writers:
             return Producer(config, logger=QUIET)
         except KafkaException as error:
             raise refused_options(self._settings) from error
+
+
+def patience_s(look_s: float) -> float:
+    """For the first client of a fence, where the newest look at what is committed took so long. One that is given up too early has
+    another one begin anew, on brokers that have enough to do."""
+    return min(_PATIENCE_S_MAX, max(PATIENCE_S, _LOOKS * look_s))
 
 
 def _is_granted(client: Any, patience_s: float, deadline: float) -> bool:

@@ -91,6 +91,7 @@ def _read_leader(_: do.ReadLeader, state: GroupState, ports: Ports) -> None:
 
 def _campaign(action: do.Campaign, state: GroupState, ports: Ports) -> None:
     settings, asked_ms = state.settings, ports.clock_ms()
+    state.marks.campaign_ms = asked_ms
     member = member_of(state, asked_ms)
     with ports.unlocked():
         epoch = ports.coordination.campaign(state.group, action.expected_epoch, member, settings.lease_ms)
@@ -158,6 +159,7 @@ def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> Non
             notes.come_on(state, ports, state.standing.step)  # each topic that is looked through is a step of its own
         state.streams[stream] = replace(state.streams[stream], unrecorded=rebuilt, may_repeat=True)
     committed.note_progress(state, ports, progress)
+    state.marks.read_ms = ports.clock_ms()
     notes.come_on(state, ports, Step.READ)
 
 
@@ -203,6 +205,8 @@ def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
     if not (following.commit.messages or following.commit.progress):
         state.lease = replace(state.lease, committing_since_ms=None)
         return
+    if state.publishing.is_first_commit_due:
+        state.marks.publish_ms = view.now_ms
     call = ports.begin(partial(state.producer.publish, state.standing.epoch, following.commit))
     state.transaction = Transaction(following, call, view.now_ms)
 
@@ -293,10 +297,13 @@ def _report_promotion(state: GroupState, ports: Ports) -> None:
         HaEventKind.PROMOTED,
         f"first output under epoch {state.standing.epoch} is committed",
         epoch=state.standing.epoch,
+        waiting_ms=marks.campaign_ms - marks.noticed_ms,
         election_ms=marks.won_ms - marks.noticed_ms,
         fencing_ms=marks.fenced_ms - marks.won_ms,
         reading_ms=marks.active_ms - marks.fenced_ms,
+        checking_ms=marks.active_ms - marks.read_ms,
         first_output_ms=now_ms - marks.active_ms,
+        committing_ms=now_ms - marks.publish_ms,
         total_ms=now_ms - marks.noticed_ms,
     )
 

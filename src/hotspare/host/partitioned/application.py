@@ -25,6 +25,7 @@ from hotspare.errors import RunnerError, UsageError
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned import placing, watch
+from hotspare.host.partitioned.above import ProcessAbove
 from hotspare.host.partitioned.assignment import assigned_shards, tasks_for
 from hotspare.host.partitioned.attempt import Answer, new_run
 from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, new_secret
@@ -254,6 +255,7 @@ class Application:
             secret=self._secret,
             lease_ms=self._spark.task_lease_ms,
             log_format=self._spark.log_format,
+            driver_process=ProcessAbove.of("driver", os.getpid()),
             files=self._files,
         )
         shards = ", ".join(map(str, task.hosted))

@@ -28,6 +28,7 @@ from hotspare.addresses import HostPort
 from hotspare.choices import RunnerKind
 from hotspare.errors import HotspareError
 from hotspare.host.options import EngineOptions
+from hotspare.host.partitioned.above import ProcessAbove, ended_with, executor_of_this_task
 from hotspare.host.partitioned.attempt import Answer, TaskOrder, engine_name, has_lease, order_of
 from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, connected
 from hotspare.host.partitioned.project_files import ProjectFiles
@@ -59,6 +60,7 @@ class TaskSpec:
     secret: bytes = field(repr=False)
     lease_ms: int
     log_format: LogFormat
+    driver_process: ProcessAbove
     files: ProjectFiles | None = None
     """Of the project, where executors do not see them."""
 
@@ -86,7 +88,9 @@ def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
             loaded = checked_project(options.project, options.properties, options.home, options.project_name, options.bindings)
             host = ShardHost(options, loaded, log, stack)
             link.follow(host)
-            status = host.run()
+            above = (spec.driver_process, executor_of_this_task())
+            with ended_with(above, host.shared.endings, link.end_without):
+                status = host.run()
             reason = "" if status == EXIT_OK else host.end_reason or f"the engines ended with status {status}"
     except HotspareError as error:
         log.event(LogEvent.ENGINE_FAILED, str(error))
@@ -173,6 +177,11 @@ class TaskLink:
             with contextlib.suppress(LinkBrokenError):
                 self._send_lines(channel)
             channel.close()
+
+    def end_without(self, what: str) -> None:
+        """A process above this one has begun to end."""
+        if not self._is_over.is_set():
+            self._end(f"the {what} has ended")
 
     def write(self, text: str) -> None:
         sys.stderr.write(text)
