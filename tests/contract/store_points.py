@@ -2,7 +2,7 @@
 server, before any of them. As a program it is the process that is killed: it writes in a child of its own for each line that it
 is given, and kills it where the line says.
 
-    python -m tests.contract.store_points KIND URL        lines: ORDER POINT WAIT_S
+    python -m tests.contract.store_points KIND URL        lines: ORDER POINT WAIT_S; of point -1: it dies reading that snapshot
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from hotspare.stores.open import open_store
 from tests.contract.material import Page
 
 GROUP = "killed"
+READING = -1
 _SQL = ("sqlalchemy.engine.default:DefaultDialect", ("do_execute", "do_executemany", "do_commit"))
 _DOORS = MappingProxyType(
     {
@@ -124,6 +125,15 @@ def _producer(passed: Passed) -> type:
     return Passing
 
 
+def _read_and_die(store: Store, order: int) -> None:
+    """As one does that is killed while it reads a large snapshot."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
+        stored = store.get(GROUP, f"s{order}")
+        if stored.pages["same"] == pages_of(order)["same"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main(kind: str, url: str) -> None:
     """A line of the exit status, points and seconds for each that it is given; those of a killed child are 0."""
     importlib.import_module(_MODULES.get(kind, "hotspare.stores.sql.store"))
@@ -154,6 +164,8 @@ def _write_and_tell(kind: str, url: str, order: int, point: int, tell: int) -> N
     begin, code = time.perf_counter(), 1
     try:
         with points(kind, die) as passed, contextlib.closing(open_store(url)) as store:
+            if point == READING:
+                _read_and_die(store, order)
             write(store, order)
         os.write(tell, b"%d %.3f" % (passed.count, time.perf_counter() - begin))
         code = 0

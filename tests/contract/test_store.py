@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hotspare.engine.snapshot import PagesInStore
 from hotspare.errors import StoreError, UsageError
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
+from hotspare.stores.objects.store import ObjectStore
 from hotspare.stores.sql.tables import PIECE_BYTES
 from tests.contract.material import Page
 
@@ -220,6 +222,44 @@ def test_what_is_there_is_not_encoded_again(store: Store) -> None:
     assert {page.encoded for page in pages.values()} == {1}
     store.discard("g", "one")
     assert len(store.get("g", "two").pages) == 50
+
+
+def test_a_large_snapshot_stays_while_somebody_reads_it(
+    open_store_door: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Page by page, also when it was discarded and others collect; what is known of a page is not written again (SPEC G7)."""
+    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
+    monkeypatch.setattr("hotspare.stores.redis.scripts.LEFT_S", 0)
+    store, other = open_store_door(), open_store_door()
+    pages = {f"p{i}": b"%d" % i * 500 for i in range(40)}
+    store.put("g", "one", "e", 1, b"head", pages.items())
+    store.confirm("g", "one")
+    stored = other.get("g", "one")
+    assert (stored.header, len(stored.pages), list(stored.pages), "p40" in stored.pages) == (b"head", 40, list(pages), False)
+    if isinstance(store, MemoryStore | ObjectStore):  # what is read whole
+        return
+    assert isinstance(stored.pages, PagesInStore)
+    known = Page(b"not asked")
+    known.note(stored.pages.known("p3"))
+    other.put("g", "same", "e", 0, b"head", [("p", known)])
+    assert (known.encoded, store.get("g", "same").pages["p"]) == (0, pages["p3"])
+    for name in ("one", "same"):
+        store.discard("g", name)
+    put(store, "two", 2, p=b"two")
+    store.confirm("g", "two")
+    store.keep("g", 1)
+    assert names(store) == ["two"]
+    stored.pages.expect(["p7", "p8", "p39"])
+    assert [stored.pages[name] for name in ("p39", "p0", "p8", "p8", "p7")] == [pages[n] for n in ("p39", "p0", "p8", "p8", "p7")]
+    assert dict(stored.pages) == pages
+
+
+def test_of_a_large_snapshot_what_is_missing_is_told_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
+    with pytest.raises(StoreError, match="is not in the store"):
+        store.get("g", "one")
+    put(store, "one")
+    assert dict(store.get("g", "one").pages) == PAGES
 
 
 def test_many_writers_at_once(open_store_door: Callable[[], Store]) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
-from hotspare.stores import directory, directory_layout
+from hotspare.stores import directory_layout
 from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.directory_layout import GroupFolder, checksum_of
@@ -372,7 +372,7 @@ def test_a_folder_that_is_gone_has_no_identity(tmp_path: Path) -> None:
 
 def test_a_large_snapshot_is_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So it may be larger than memory. What is damaged, or discarded, is noticed then, and damage is written anew (SPEC G1)."""
-    monkeypatch.setattr(directory, "AT_ONCE_BYTES_MAX", 0)
+    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
     store, pages = DirectoryStore(tmp_path), {"p": b"some", "q": b"other"}
     store.put("g", "one", "e", 1, b"h", pages.items())
     stored = store.get("g", "one")

@@ -29,7 +29,7 @@ from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.redis_server import RedisServer, why_no_redis
 from hotspare.testing.s3_server import S3Server
 from tests.contract.material import child
-from tests.contract.store_points import GROUP, pages_of, points, write
+from tests.contract.store_points import GROUP, READING, pages_of, points, write
 
 POINTS = {"directory": 12, "sqlite": 6, "postgresql": 5, "mariadb": 5, "redis": 10, "s3": 3, "changelog": 5}
 """So many points of a write are tried, spread over all of them and others in each run: as many as the time allows."""
@@ -42,6 +42,8 @@ GONE_AFTER = (
     "hotspare.stores.sql.store.WRITER_GONE_US",
     "hotspare.stores.objects.collecting.WRITER_GONE_US",
     "hotspare.stores.changelog.collecting.WRITER_GONE_US",
+    "hotspare.stores.later.READER_GONE_S",
+    "hotspare.stores.redis.scripts.READERS_GONE_S",
 )
 _WRITER = "import sys; from tests.contract.store_points import main; main(sys.argv[1], sys.argv[2])"
 
@@ -216,6 +218,20 @@ def test_a_writer_that_is_killed_anywhere(place: Place, gone_soon: Callable[[], 
     assert killed >= min(count, POINTS[place.kind])
     store.keep(GROUP, 1)
     assert place.left() == whole, f"what is left of {killed} writers"
+
+
+def test_a_reader_that_is_killed_leaves_nothing(place: Place, gone_soon: Callable[[], None]) -> None:
+    """It held the pages of a large snapshot, which was discarded meanwhile."""
+    store = place.store
+    write(store, 1)
+    gone_soon()
+    go_on(store, 2, 0)
+    whole = place.left()
+    with child(_WRITER, place.kind, place.url) as reader:
+        assert asked(reader, 2, READING)[0] == -9
+    go_on(store, 3, 0)
+    go_on(store, 4, 0)
+    assert place.left() == whole
 
 
 def cut_off(place: Place, order: int, act: Callable[[], object], at: int) -> StoreError | None:

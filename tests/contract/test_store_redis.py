@@ -10,9 +10,12 @@ import pytest
 from redis import Redis
 
 from hotspare.errors import SnapshotDamaged, StoreError
+from hotspare.retry import Retry
+from hotspare.stores.content import blob_of
 from hotspare.stores.open import open_store
 from hotspare.stores.redis.scripts import HELD_S, LEFT_S
 from hotspare.stores.redis.store import RedisStore
+from hotspare.testing.cluster import wait_until
 from hotspare.testing.redis_server import RedisServer
 from tests.contract.material import Page
 
@@ -61,6 +64,48 @@ def test_what_a_writer_leaves_that_died_goes_by_itself(store: RedisStore, server
     written = seconds_left(server)
     assert written
     assert all(0 < left <= HELD_S for left in written)
+
+
+def test_what_is_read_later_stays_until_nobody_reads_it(store: RedisStore, server: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when its snapshot is discarded; and of a reader that died, until it is taken for dead."""
+    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
+    monkeypatch.setattr("hotspare.stores.later.RENEW_S", 0.01)
+    store.put("r", "one", "e", 1, b"head", [("a", b"first"), ("b", b"second")])
+    stored = store.get("r", "one")
+    store.discard("r", "one")
+    store.keep("r", 1)
+    assert seconds_left(server) == [-1, -1, -1]
+    assert dict(stored.pages) == {"a": b"first", "b": b"second"}
+    del stored
+    wait_until(lambda: -1 not in seconds_left(server), "it is let go", 10)
+    store.put("r", "two", "e", 2, b"head", [("a", b"first")])
+    monkeypatch.setattr("hotspare.stores.later.RENEW_S", 1_000)
+    held = store.get("r", "two")
+    store.discard("r", "two")
+    monkeypatch.setattr("hotspare.stores.redis.scripts.READERS_GONE_S", -1)
+    store.keep("r", 1)
+    assert -1 not in seconds_left(server)
+    assert server.hgetall("hotspare:{r}:refs") == {}
+    assert held.header == b"head"
+
+
+def test_of_what_is_read_later_what_is_missing_or_damaged_is_told(
+    store: RedisStore, server: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
+    store.put("r", "one", "e", 1, b"head", [("a", b"some content"), ("b", b"other")])
+    stored = store.get("r", "one")
+    server.setrange(f"hotspare:{{r}}:content:{blob_of(b'some content').hash}", 0, b"?")
+    assert stored.pages["b"] == b"other"
+    with pytest.raises(SnapshotDamaged, match="snapshot one of group r is damaged"):
+        stored.pages["a"]
+    with pytest.raises(SnapshotDamaged, match="is missing"):
+        store.get("r", "one")
+    store.discard("r", "one")
+    server.delete(*server.scan_iter("hotspare:{r}:content:*"))
+    monkeypatch.setattr("hotspare.stores.later.AWAY", Retry(tries_max=1))
+    with pytest.raises(StoreError, match="is not in the store"):
+        stored.pages["b"]
 
 
 def test_a_writer_that_stood_still_writes_again_what_is_gone(store: RedisStore, server: Redis) -> None:

@@ -22,8 +22,9 @@ from hotspare.engine.state.relation import Relation
 from hotspare.errors import SnapshotDamaged
 from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
-from hotspare.stores import directory
+from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
+from hotspare.stores.open import open_store
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws import core_scripts as scripts_of
 from tests.laws.core_scripts import decoded, joined, scripts, snapshot_bytes
@@ -213,11 +214,23 @@ def numbers(keys: list[int], offset: int) -> pa.RecordBatch:
 
 
 @pytest.fixture
-def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectoryStore:
-    """A snapshot `s` of rows whose keys rise, in ten pages, in a store that reads page by page."""
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A snapshot `s` of rows whose keys rise, in ten pages, in a folder that is read page by page."""
+    return _filled(DirectoryStore(tmp_path / "store"), monkeypatch)
+
+
+@pytest.fixture(params=["folder", "database"])
+def any_stored(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """The same, also in a store that is read as one on a server is."""
+    store = open_store((tmp_path / "store").as_uri() if request.param == "folder" else f"sqlite:///{tmp_path}/store.db")
+    yield _filled(store, monkeypatch)
+    store.close()
+
+
+def _filled(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
-    monkeypatch.setattr(directory, "AT_ONCE_BYTES_MAX", 0)
-    pipeline, store = Pipeline.fresh(large_plan()), DirectoryStore(tmp_path / "store")
+    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
+    pipeline = Pipeline.fresh(large_plan())
     for begin in range(0, ROWS, 10_000):
         pipeline.feed(numbers(list(range(begin, begin + 10_000)), begin))
     frozen = pipeline.freeze()
@@ -226,9 +239,9 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DirectoryStore:
     return store
 
 
-def test_a_restore_reads_what_it_needs(stored: DirectoryStore) -> None:
+def test_a_restore_reads_what_it_needs(any_stored: Store) -> None:
     """The page that is being filled, then the one with the key that is asked for, and one after each step."""
-    found = stored.get("g", "s")
+    found = any_stored.get("g", "s")
     pages = Asked(found.pages)
     restored = Pipeline.restore(large_plan(), found.header, pages)
     of_rows = [name for name in pages if name.rpartition("/")[2].isdecimal()]
@@ -243,7 +256,8 @@ def test_a_restore_reads_what_it_needs(stored: DirectoryStore) -> None:
     assert len(set(pages.names)) == len(pages.names) == len(pages)
 
 
-def test_the_first_snapshot_after_a_restore_writes_what_is_new(stored: DirectoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_snapshot_after_a_restore_writes_what_is_new(any_stored: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = any_stored
     found = stored.get("g", "s")
     restored = Pipeline.restore(large_plan(), found.header, found.pages)
     restored.feed(numbers([5_000], 50_000))
@@ -259,7 +273,7 @@ def test_the_first_snapshot_after_a_restore_writes_what_is_new(stored: Directory
     assert snapshot_bytes(whole) == snapshot_bytes(restored)
 
 
-def test_pages_stay_while_they_may_be_asked_for(stored: DirectoryStore, tmp_path: Path) -> None:
+def test_pages_stay_while_they_may_be_asked_for(stored: Store, tmp_path: Path) -> None:
     """The snapshot is discarded, and what nobody names collected: not what an engine still reads (law Crash)."""
     found = stored.get("g", "s")
     restored = Pipeline.restore(large_plan(), found.header, found.pages)
@@ -273,7 +287,7 @@ def test_pages_stay_while_they_may_be_asked_for(stored: DirectoryStore, tmp_path
     assert list((tmp_path / "store" / "g" / "pages").iterdir()) == list((tmp_path / "store" / "g" / "claims").iterdir()) == []
 
 
-def test_damage_that_is_found_late_ends_the_engine(stored: DirectoryStore, tmp_path: Path) -> None:
+def test_damage_that_is_found_late_ends_the_engine(stored: Store, tmp_path: Path) -> None:
     """By an error that says so, never by a wrong row; and the snapshot counts as damaged from then on."""
     found = stored.get("g", "s")
     restored = Pipeline.restore(large_plan(), found.header, found.pages)
@@ -288,7 +302,7 @@ def test_damage_that_is_found_late_ends_the_engine(stored: DirectoryStore, tmp_p
         stored.get("g", "s")
 
 
-def test_a_page_that_is_gone_is_found_at_once(stored: DirectoryStore, tmp_path: Path) -> None:
+def test_a_page_that_is_gone_is_found_at_once(stored: Store, tmp_path: Path) -> None:
     for file in (tmp_path / "store" / "g" / "pages").iterdir():
         if file.stat().st_size > 10_000:
             file.unlink()
@@ -298,9 +312,9 @@ def test_a_page_that_is_gone_is_found_at_once(stored: DirectoryStore, tmp_path: 
 
 
 @pytest.mark.parametrize("budget", [200_000, 1 << 24])
-def test_with_little_memory(budget: int, stored: DirectoryStore, tmp_path: Path) -> None:
+def test_with_little_memory(budget: int, any_stored: Store, tmp_path: Path) -> None:
     """What does not fit stays in the store, or leaves again as soon as it came (SPEC G1)."""
-    found, residence = stored.get("g", "s"), Budget(budget, tmp_path)
+    found, residence = any_stored.get("g", "s"), Budget(budget, tmp_path)
     restored = Pipeline.restore(large_plan(), found.header, found.pages, residence=residence)
     whole = Pipeline.restore(large_plan(), found.header, dict(found.pages))
     keys = np.random.default_rng(2).integers(0, ROWS, 6_000).tolist()

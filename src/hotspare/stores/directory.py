@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hotspare.errors import SnapshotFormat, StoreError
-from hotspare.stores import limits
+from hotspare.stores import later, limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.directory_claims import Claim, lost
@@ -30,10 +30,6 @@ from hotspare.stores.directory_layout import (
 
 _CLAIMED_AT_ONCE = 16
 _NOT_YET = Blob("", 0)
-
-
-AT_ONCE_BYTES_MAX = 16 << 20
-"""A snapshot of more is read page by page, as it is asked for: it may be larger than memory."""
 
 
 class DirectoryStore:
@@ -105,7 +101,7 @@ class DirectoryStore:
         with _as_store_error("read", entry.path):
             try:
                 manifest = entry.read()
-                is_large = manifest.bytes_total > AT_ONCE_BYTES_MAX
+                is_large = manifest.bytes_total > later.AT_ONCE_BYTES_MAX
                 claim = folder.hold(manifest) if is_large else None
                 pages: Mapping[str, bytes] = _Pages(folder, entry, manifest, name, claim)
                 if not is_large:

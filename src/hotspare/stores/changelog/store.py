@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hotspare.errors import SnapshotFormat, StoreError
-from hotspare.stores import limits
+from hotspare.stores import later, limits
 from hotspare.stores.changelog.cache import PageCache
 from hotspare.stores.changelog.collecting import collect
 from hotspare.stores.changelog.records import GroupRecords, ManifestRecords, Said, key, value
@@ -37,6 +37,8 @@ FORMAT = 1
 _READ_ANEW_S = 3600.0
 _CLAIM_EVERY_US = 60_000_000
 _WRITE_TRIES_MAX = 5
+_CLAIMED_AT_ONCE = 2_000
+"""So many names of pages are in one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +116,50 @@ class ChangelogStore:
         shot = self._found(group, name)
         try:
             placed = self.manifest(shot)
-            found = self._contents(placed.values())
         except ValueError as error:
-            if self.group(group).is_gone(shot) or shot not in self.group(group).of("shot"):
+            if self._is_gone(group, shot):
                 raise limits.gone(group, name) from None
             raise limits.damaged(group, name, str(error)) from None
-        missing = sorted(each.name for each in placed.values() if each.name not in found)
-        if missing:
-            if shot not in (after := self.group(group)).of("shot") or after.is_gone(shot):
+        is_large = shot.value["bytes_total"] > later.AT_ONCE_BYTES_MAX
+        if is_large and (reader := self._holding(group, placed.values())) is not None:
+            by_hash = {each.hash: each for each in placed.values()}
+
+            def read(wanted: Sequence[Blob]) -> dict[str, bytes]:
+                return self._whole(group, shot, [by_hash[blob.hash] for blob in wanted])
+
+            blobs = {page: Blob(each.hash, each.size) for page, each in placed.items()}
+            header = blobs.pop(HEADER)
+            pages = later.PagesLater(blobs, read, reader)
+            if self._is_gone(group, shot):
                 raise limits.gone(group, name)
+            return StoredSnapshot(read([header])[header.hash], pages)
+        found = self._whole(group, shot, list(placed.values()))
+        whole = {page: found[each.hash] for page, each in placed.items()}
+        return StoredSnapshot(whole.pop(HEADER), whole)
+
+    def _is_gone(self, group: str, shot: Said) -> bool:
+        state = self.group(group)
+        return state.is_gone(shot) or shot not in state.of("shot")
+
+    def _holding(self, group: str, placed: Iterable[PagePlace]) -> _Reader | None:
+        """Who holds these pages; None where somebody may yet delete one."""
+        reader, names = _Reader(self, group, uuid.uuid4().hex), sorted(each.name for each in placed)
+        reader.hold(names)
+        if self.group(group).doomed() & set(names):
+            reader.let_go()
+            return None
+        return reader
+
+    def _whole(self, group: str, shot: Said, placed: Sequence[PagePlace]) -> dict[str, bytes]:
+        """Contents of that snapshot by their hashes: all, or what `get` raises."""
+        found = self._contents(placed)
+        missing = sorted(each.name for each in placed if each.name not in found)
+        if missing:
+            if self._is_gone(group, shot):
+                raise limits.gone(group, shot.value["name"])
             self._say(group, "doomed", uuid.uuid4().hex, pages=missing)  # so that the next `put` does not count on them
-            raise limits.damaged(group, name, f"page {missing[0]} is missing or its checksum differs")
-        pages = {page: found[each.name] for page, each in placed.items()}
-        return StoredSnapshot(pages.pop(HEADER), pages)
+            raise limits.damaged(group, shot.value["name"], f"page {missing[0]} is missing or its checksum differs")
+        return {each.hash: found[each.name] for each in placed}
 
     def keep(self, group: str, confirmed_max: int) -> None:
         limits.check_confirmed_max(confirmed_max)
@@ -261,6 +294,30 @@ class ChangelogStore:
             self._known = {writer: pages for writer, pages in self._known.items() if writer in there}
             if self._cache.is_kept:
                 self._cache.keep(set(self.named(shots)))
+
+
+@dataclass(slots=True)
+class _Reader:
+    """A `Hold` (`stores.later`): claims of who writes nothing."""
+
+    store: ChangelogStore
+    group: str
+    name: str
+    count: int = 1
+
+    def hold(self, pages: Sequence[str]) -> None:
+        for begin in range(0, len(pages), _CLAIMED_AT_ONCE):
+            self._claim(self.count, pages[begin : begin + _CLAIMED_AT_ONCE])
+            self.count += 1
+
+    def renew(self) -> None:
+        self._claim(0, ())
+
+    def let_go(self) -> None:
+        self.store.say(*((key(self.group, "claim", self.name, str(number)), None) for number in range(self.count)))
+
+    def _claim(self, number: int, pages: Sequence[str]) -> None:
+        self.store.say((key(self.group, "claim", self.name, str(number)), value(alive_us=clock_us(), pages=list(pages))))
 
 
 class _Writing:

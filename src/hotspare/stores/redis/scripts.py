@@ -6,10 +6,13 @@ a while, so a writer that died leaves nothing, and nobody has to look for it.
 
 from __future__ import annotations
 
+from hotspare.stores.later import READER_GONE_S
+
 HELD_S = 600
 """So long content stays that a writer has written or found, until its snapshot names it."""
 LEFT_S = 60
 """So long content stays that no snapshot names any more: somebody may just be writing one that does."""
+READERS_GONE_S = int(READER_GONE_S)
 
 FOUND = """
 local found = {}
@@ -98,3 +101,45 @@ return 1
 """
 )
 """KEYS refs, infos, confirmed, manifests; ARGV name, prefix of contents, seconds."""
+
+HOLD = """
+local manifest = redis.call('HGET', KEYS[4], ARGV[1])
+if not manifest then return {'gone'} end
+local seen, decoded = {}, cjson.decode(manifest)
+for _, hash in ipairs(decoded.hashes) do
+  if redis.call('EXISTS', ARGV[3] .. hash) == 0 then return {'missing', hash} end
+end
+for _, hash in ipairs(decoded.hashes) do
+  if not seen[hash] then
+    seen[hash] = true
+    redis.call('HINCRBY', KEYS[1], hash, 1)
+  end
+end
+redis.call('HSET', KEYS[2], ARGV[2], manifest)
+redis.call('ZADD', KEYS[3], redis.call('TIME')[1], ARGV[2])
+return {'held', manifest}
+"""
+"""KEYS refs, readers, alive, manifests; ARGV name, reader, prefix of contents. `held`, with the manifest: what it names stays
+until that reader lets go; `gone`: the snapshot is; `missing`: that content is."""
+
+RENEW = "return redis.call('ZADD', KEYS[1], 'XX', redis.call('TIME')[1], ARGV[1])"
+"""KEYS alive; ARGV reader."""
+
+LET_GO = (
+    _RELEASE
+    + """
+local readers = {ARGV[1]}
+if ARGV[1] == '' then
+  readers = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', redis.call('TIME')[1] - ARGV[4])
+end
+for _, reader in ipairs(readers) do
+  local manifest = redis.call('HGET', KEYS[2], reader)
+  redis.call('HDEL', KEYS[2], reader)
+  redis.call('ZREM', KEYS[3], reader)
+  if manifest then release(KEYS[1], ARGV[2], manifest, ARGV[3]) end
+end
+return #readers
+"""
+)
+"""KEYS refs, readers, alive; ARGV reader, prefix of contents, seconds, seconds after which a reader is dead. Of reader "": the
+dead ones."""

@@ -6,6 +6,8 @@
     hotspare:{<group>}:infos           hash: name of a snapshot to what `list` tells; its presence makes it one
     hotspare:{<group>}:manifests       hash: name to its header and pages, by the hashes of their contents
     hotspare:{<group>}:confirmed       hash: names of those that may be restored
+    hotspare:{<group>}:readers         hash: who reads a large snapshot to the manifest of that
+    hotspare:{<group>}:alive           sorted set: when each reader was heard of last
 
 Contents are written first; then one script on the server writes the snapshot, if all its contents are there (`scripts`). What went
 meanwhile, say because the writer stood still for long, is written again.
@@ -14,8 +16,10 @@ meanwhile, say because the writer stood still for long, is written again.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -23,7 +27,7 @@ from urllib.parse import quote
 import redis
 
 from hotspare.errors import StoreError
-from hotspare.stores import limits
+from hotspare.stores import later, limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.memory import clock_us
@@ -32,6 +36,7 @@ from hotspare.stores.redis.server import server_of
 from hotspare.stores.writing import HEADER, Given, checked, in_parts, write_new
 
 _PUBLISH_TRIES_MAX = 5
+_THE_DEAD = ""
 
 
 class RedisStore:
@@ -43,6 +48,7 @@ class RedisStore:
         make = self._server.register_script
         self._found, self._write, self._publish = make(scripts.FOUND), make(scripts.WRITE), make(scripts.PUBLISH)
         self._confirm, self._discard = make(scripts.CONFIRM), make(scripts.DISCARD)
+        self._hold, self._renew, self._let_go = make(scripts.HOLD), make(scripts.RENEW), make(scripts.LET_GO)
 
     def identity(self) -> str:
         with _as_store_error():
@@ -62,7 +68,7 @@ class RedisStore:
             blobs = self._written(keys, given)
             total = sum(blob.size for blob in blobs.values()) - len(header)
             info = {"engine": engine, "order": order, "written_time_us": clock_us(), "bytes_total": total}
-            manifest = {"names": list(blobs), "hashes": [blob.hash for blob in blobs.values()]}
+            manifest = {"names": list(blobs), "hashes": [b.hash for b in blobs.values()], "sizes": [b.size for b in blobs.values()]}
             told = json.dumps(info)
             with _as_store_error():
                 arguments = [name, told, json.dumps(manifest), keys.contents, str(scripts.LEFT_S)]
@@ -104,25 +110,52 @@ class RedisStore:
         manifest = self._manifest(keys, name)
         if manifest is None:
             raise limits.gone(group, name)
+        if sum(manifest.get("sizes", ())) > later.AT_ONCE_BYTES_MAX:
+            return self._large(keys, group, name)
         found: dict[str, bytes] = {}
         for some in in_parts(sorted(set(manifest["hashes"]))):
-            with _as_store_error():
-                values = self._server.mget([keys.contents + each for each in some])
-            found |= {each: value for each, value in zip(some, values, strict=True) if value is not None}
-        damaged = sorted(each for each in manifest["hashes"] if each not in found or blob_of(found[each]).hash != each)
+            found |= self._contents(keys, group, name, some)
+        pages = {page: found[each] for page, each in zip(manifest["names"], manifest["hashes"], strict=True)}
+        return StoredSnapshot(pages.pop(HEADER), pages)
+
+    def _large(self, keys: _Keys, group: str, name: str) -> StoredSnapshot:
+        """Of which only the header is read now. One without sizes is of a hotspare that read all at once."""
+        reader = _Reader(self, keys, uuid.uuid4().hex)
+        with _as_store_error():
+            answer, *said = self._hold(keys=keys.of_reading, args=[name, reader.name, keys.contents])
+        if answer == b"gone":
+            raise limits.gone(group, name)
+        if answer == b"missing":
+            raise limits.damaged(group, name, f"content {_text(said[0])} is missing")
+        manifest = json.loads(_text(said[0]))
+        blobs = dict(zip(manifest["names"], map(Blob, manifest["hashes"], manifest["sizes"]), strict=True))
+
+        def read(wanted: Sequence[Blob]) -> dict[str, bytes]:
+            return self._contents(keys, group, name, [blob.hash for blob in wanted])
+
+        header = blobs.pop(HEADER)
+        pages = later.PagesLater(blobs, read, reader)
+        return StoredSnapshot(read([header])[header.hash], pages)
+
+    def _contents(self, keys: _Keys, group: str, name: str, hashes: Sequence[str]) -> dict[str, bytes]:
+        """Of that snapshot: all, or what `get` raises."""
+        with _as_store_error():
+            values = self._server.mget([keys.contents + each for each in hashes])
+        found = {each: bytes(value) for each, value in zip(hashes, values, strict=True) if value is not None}
+        damaged = sorted(each for each in hashes if each not in found or blob_of(found[each]).hash != each)
         if damaged and self._manifest(keys, name) is None:
             raise limits.gone(group, name)
         if damaged:
             with _as_store_error():
                 self._server.delete(*(keys.contents + each for each in damaged))  # so that the next `put` does not count on it
             raise limits.damaged(group, name, f"content {damaged[0]} is missing or its checksum differs")
-        pages = {page: found[each] for page, each in zip(manifest["names"], manifest["hashes"], strict=True)}
-        return StoredSnapshot(pages.pop(HEADER), pages)
+        return found
 
     def keep(self, group: str, confirmed_max: int) -> None:
         limits.check_confirmed_max(confirmed_max)
         for name in limits.beyond(self.list(group), confirmed_max):
             self.discard(group, name)
+        self.let_go(_Keys(group), _THE_DEAD)
 
     def forget(self, group: str) -> None:
         for info in self.list(group):
@@ -130,6 +163,15 @@ class RedisStore:
 
     def close(self) -> None:
         self._server.close()
+
+    def renew(self, keys: _Keys, reader: str) -> None:
+        with _as_store_error():
+            self._renew(keys=[keys.alive], args=[reader])
+
+    def let_go(self, keys: _Keys, reader: str) -> None:
+        """What it read goes as what is discarded does."""
+        with _as_store_error():
+            self._let_go(keys=keys.of_reading[:3], args=[reader, keys.contents, scripts.LEFT_S, scripts.READERS_GONE_S])
 
     def _written(self, keys: _Keys, given: Mapping[str, Given]) -> dict[str, Blob]:
         def write(name: str, content: bytes) -> None:
@@ -165,7 +207,24 @@ class _Keys:
         prefix = f"hotspare:{{{quote(group, safe='')}}}:"
         self.refs, self.infos, self.confirmed = f"{prefix}refs", f"{prefix}infos", f"{prefix}confirmed"
         self.manifests, self.contents = f"{prefix}manifests", f"{prefix}content:"
+        self.alive = f"{prefix}alive"
         self.of_snapshots = [self.refs, self.infos, self.confirmed, self.manifests]
+        self.of_reading = [self.refs, f"{prefix}readers", self.alive, self.manifests]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """A `Hold` of what one reader reads."""
+
+    store: RedisStore
+    keys: _Keys
+    name: str
+
+    def renew(self) -> None:
+        self.store.renew(self.keys, self.name)
+
+    def let_go(self) -> None:
+        self.store.let_go(self.keys, self.name)
 
 
 def _text(value: Any) -> str:

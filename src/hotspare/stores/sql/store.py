@@ -11,14 +11,15 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, exists, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, exists, insert, literal, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from hotspare.errors import SnapshotFormat, StoreError
-from hotspare.stores import limits
+from hotspare.stores import later, limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.memory import clock_us
@@ -91,18 +92,40 @@ class SqlStore:
 
     def get(self, group: str, name: str) -> StoredSnapshot:
         snapshot = self._stored(group, name)
-
+        if snapshot.bytes_total > later.AT_ONCE_BYTES_MAX:
+            return self._large(group, name, snapshot)
         wanted = select(t.pages.c.page, t.pages.c.hash).where(t.pages.c.snapshot == snapshot.id)
         rows = self._database.rows(wanted.order_by(t.pages.c.number))
+        found = self._contents_of(group, name, {snapshot.header, *(row.hash for row in rows)})
+        if not rows and not self._find(group, name):
+            raise limits.gone(group, name)
+        return StoredSnapshot(found[snapshot.header], {row.page: found[row.hash] for row in rows})
+
+    def _large(self, group: str, name: str, snapshot: Any) -> StoredSnapshot:
+        """Of which only the header is read now."""
+        reader = _Reader(self, uuid.uuid4().hex)
+        with contextlib.suppress(IntegrityError):  # what it names is going: `rows` are none then
+            self._database.transaction(partial(_hold, snapshot=snapshot.id, reader=reader.name))
+        wanted = select(t.pages.c.page, t.pages.c.hash, t.contents.c.size).join(t.contents, t.contents.c.hash == t.pages.c.hash)
+        rows = self._database.rows(wanted.where(t.pages.c.snapshot == snapshot.id).order_by(t.pages.c.number))
+
+        def read(blobs: Sequence[Blob]) -> dict[str, bytes]:
+            return self._contents_of(group, name, {blob.hash for blob in blobs})
+
+        pages = later.PagesLater({row.page: Blob(row.hash, row.size) for row in rows}, read, reader)
+        header = self._contents_of(group, name, {snapshot.header})[snapshot.header]
+        if not rows or not self._find(group, name):
+            raise limits.gone(group, name)
+        return StoredSnapshot(header, pages)
+
+    def _contents_of(self, group: str, name: str, hashes: set[str]) -> dict[str, bytes]:
+        """Of that snapshot: all, or what `get` raises."""
         try:
-            found = self._contents({snapshot.header, *(row.hash for row in rows)})
+            return self._contents(hashes)
         except ValueError as error:
             if not self._find(group, name):
                 raise limits.gone(group, name) from None
             raise limits.damaged(group, name, str(error)) from None
-        if not rows and not self._find(group, name):
-            raise limits.gone(group, name)
-        return StoredSnapshot(found[snapshot.header], {row.page: found[row.hash] for row in rows})
 
     def keep(self, group: str, confirmed_max: int) -> None:
         limits.check_confirmed_max(confirmed_max)
@@ -115,6 +138,14 @@ class SqlStore:
 
     def close(self) -> None:
         self._database.close()
+
+    def renew(self, reader: str) -> None:
+        self._database.change(update(t.readers).where(t.readers.c.reader == reader).values(alive_us=clock_us()))
+
+    def let_go(self, reader: str) -> None:
+        """What it read goes, where no snapshot names it."""
+        self._database.change(delete(t.readers).where(t.readers.c.reader == reader))
+        self._collect()
 
     def _prepare(self) -> None:
         if not self._is_prepared:
@@ -154,6 +185,20 @@ class SqlStore:
         database refuses; then the next one collects."""
         with contextlib.suppress(IntegrityError, StoreError):
             self._database.transaction(_collect)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """A `Hold` of what one reader reads."""
+
+    store: SqlStore
+    name: str
+
+    def renew(self) -> None:
+        self.store.renew(self.name)
+
+    def let_go(self) -> None:
+        self.store.let_go(self.name)
 
 
 class _Writing:
@@ -221,6 +266,13 @@ def _read(connection: Connection, hashes: Sequence[str]) -> dict[str, bytes]:
     return {name: b"".join(found) for name, found in parts.items()}
 
 
+def _hold(connection: Connection, snapshot: int, reader: str) -> None:
+    """IntegrityError where a content is going."""
+    connection.execute(insert(t.readers).values(reader=reader, alive_us=clock_us()))
+    pages = select(literal(reader), t.pages.c.hash).where(t.pages.c.snapshot == snapshot).distinct()
+    connection.execute(insert(t.reads).from_select(["reader", "hash"], pages))
+
+
 def _publish(connection: Connection, group: str, info: SnapshotInfo, blobs: dict[str, Blob]) -> SnapshotInfo:
     """IntegrityError where a content is not there."""
     header, pages = blobs[HEADER].hash, {page: blob.hash for page, blob in blobs.items() if page != HEADER}
@@ -244,9 +296,11 @@ def _publish(connection: Connection, group: str, info: SnapshotInfo, blobs: dict
 
 def _collect(connection: Connection) -> None:
     connection.execute(delete(t.writers).where(t.writers.c.alive_us < clock_us() - WRITER_GONE_US))
+    connection.execute(delete(t.readers).where(t.readers.c.alive_us < clock_us() - int(later.READER_GONE_S * 1e6)))
     named = or_(
         exists().where(t.pages.c.hash == t.contents.c.hash),
         exists().where(t.snapshots.c.header == t.contents.c.hash),
+        exists().where(t.reads.c.hash == t.contents.c.hash),
         exists().where(t.writers.c.writer == t.contents.c.writer),
     )
     connection.execute(delete(t.contents).where(~named))

@@ -65,6 +65,12 @@ writers = Table(
     Column("writer", _hash(), primary_key=True),
     Column("alive_us", BigInteger, nullable=False),
 )
+readers = Table(
+    "hotspare_readers",
+    metadata,
+    Column("reader", _hash(), primary_key=True),
+    Column("alive_us", BigInteger, nullable=False),
+)
 contents = Table(
     "hotspare_contents",
     metadata,
@@ -81,6 +87,13 @@ pieces = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("bytes", _piece(), nullable=False),
 )
+reads = Table(
+    "hotspare_reads",
+    metadata,
+    Column("reader", _hash(), ForeignKey(readers.c.reader, ondelete="CASCADE"), primary_key=True),
+    Column("hash", _hash(), ForeignKey(contents.c.hash), primary_key=True),
+)
+"""What each reader of a large snapshot will yet ask for."""
 snapshots = Table(
     "hotspare_snapshots",
     metadata,
@@ -103,5 +116,6 @@ pages = Table(
     Column("page", _name(), nullable=False),
     Column("hash", _hash(), ForeignKey(contents.c.hash), nullable=False),
 )
+Index("hotspare_reads_by_hash", reads.c.hash)
 Index("hotspare_pages_by_hash", pages.c.hash)
 Index("hotspare_snapshots_by_header", snapshots.c.header)
