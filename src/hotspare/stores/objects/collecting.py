@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 from hotspare.errors import SnapshotFormat, StoreError
 from hotspare.stores.content import Blob
@@ -93,6 +94,31 @@ class Writing:
         self._claimed_us = clock_us()
         self._claims += 1
         self._group.write_claim(self.writer, self._claims - 1, self._claimed_us, pages)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldObjects:
+    """A `Hold` (`stores.later`): a claim of who writes nothing."""
+
+    group: GroupObjects
+    name: str
+
+    def renew(self) -> None:
+        self.group.write_claim(self.name, 0, clock_us(), ())
+
+    def let_go(self) -> None:
+        self.group.release(f"{self.name},{number}" for number in range(2))
+
+
+def holding(group: GroupObjects, blobs: Sequence[Blob]) -> HeldObjects | None:
+    """Who holds these pages; None where one is missing, or somebody may yet delete it."""
+    reader, wanted = HeldObjects(group, uuid.uuid4().hex), {blob.hash for blob in blobs}
+    group.write_claim(reader.name, 1, clock_us(), wanted)
+    doomed = frozenset().union(*group.doomed().values())
+    if wanted & doomed or not wanted <= group.pages().keys():
+        reader.let_go()
+        return None
+    return reader
 
 
 def collect(group: GroupObjects, known: dict[str, frozenset[str]]) -> None:

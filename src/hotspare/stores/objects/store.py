@@ -12,13 +12,13 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
 from hotspare.errors import SnapshotFormat, StoreError
-from hotspare.stores import limits
+from hotspare.stores import later, limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.directory_layout import Manifest, manifest_text
 from hotspare.stores.memory import clock_us
 from hotspare.stores.objects.bucket import Bucket
-from hotspare.stores.objects.collecting import Writing, collect
+from hotspare.stores.objects.collecting import Writing, collect, holding
 from hotspare.stores.objects.layout import CONFIRMED, REPLACED, WHOLE, GroupObjects, Listing, ManifestObject, hash_of
 from hotspare.stores.writing import HEADER, Given, checked, write_new
 
@@ -82,17 +82,33 @@ class ObjectStore:
             raise limits.damaged(group, name, str(error)) from None
         if manifest is None:
             raise limits.gone(group, name)
+        is_large = manifest.bytes_total > later.AT_ONCE_BYTES_MAX
+        if is_large and (reader := holding(objects, manifest.blobs)) is not None:
+            placed = {hash_of(blob.hash): blob for blob in manifest.blobs}
+
+            def read(wanted: Sequence[Blob]) -> dict[str, bytes]:
+                found = self._contents(objects, entry, [placed[blob.hash] for blob in wanted])
+                return {hash_of(each): content for each, content in found.items()}
+
+            pages = later.PagesLater({page: Blob(hash_of(b.hash), b.size) for page, b in manifest.pages}, read, reader)
+            if entry not in objects.snapshots().entries:
+                raise limits.gone(group, name)
+            return StoredSnapshot(self._contents(objects, entry, [manifest.header])[manifest.header.hash], pages)
         blobs = sorted({blob.hash: blob for blob in manifest.blobs}.values(), key=lambda blob: blob.hash)
+        whole = self._contents(objects, entry, blobs)
+        return StoredSnapshot(whole[manifest.header.hash], {page: whole[blob.hash] for page, blob in manifest.pages})
+
+    def _contents(self, objects: GroupObjects, entry: ManifestObject, blobs: Sequence[Blob]) -> dict[str, bytes]:
+        """Of that snapshot: all, or what `get` raises."""
         contents = self._bucket.each(self._bucket.get, (objects.page(blob.hash) for blob in blobs))
         found = {blob.hash: content for blob, content in zip(blobs, contents, strict=True) if _is_whole(blob, content)}
         damaged = [blob.hash for blob in blobs if blob.hash not in found]
         if damaged:
             if entry not in objects.snapshots().entries:
-                raise limits.gone(group, name)
+                raise limits.gone(objects.group, entry.name)
             self._bucket.delete(map(objects.page, damaged))  # so that the next `put` does not count on it
-            raise limits.damaged(group, name, f"object {damaged[0]} is missing or its checksum differs")
-        whole = {each: content for each, content in found.items() if content is not None}
-        return StoredSnapshot(whole[manifest.header.hash], {page: whole[blob.hash] for page, blob in manifest.pages})
+            raise limits.damaged(objects.group, entry.name, f"object {damaged[0]} is missing or its checksum differs")
+        return {each: content for each, content in found.items() if content is not None}
 
     def keep(self, group: str, confirmed_max: int) -> None:
         limits.check_confirmed_max(confirmed_max)
