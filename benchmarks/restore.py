@@ -1,10 +1,11 @@
-"""From a restart to the first output, by the size of the state: a keyed window of values that do not compress, in a folder.
+"""From a restart to the first output, by the size of the state: a keyed window of values that do not compress, in a folder or, with
+`--store redis`, in a Redis server that is started for it and keeps what it has in memory alone.
 
 Snapshots are written by one process and restored by another, which has everything loaded that it runs. Files of the snapshot are
 not in the page cache; the first event asks for a key that has not been touched since it came. With `--memory-mb` the state has a
 budget. Goal (SPEC G7): the last number at most twice the first, and 200 ms. `--kept`: snapshots stay there, and are used again.
 
-    python -m benchmarks.restore [--sizes-mb 10,1024,8192] [--memory-mb 0] [--folder /tmp | --kept FOLDER]
+    python -m benchmarks.restore [--sizes-mb 10,1024,8192] [--memory-mb 0] [--store folder] [--folder /tmp | --kept FOLDER]
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from hotspare.engine.rows.chunk import Int64s
 from hotspare.engine.warm import warm_up
 from hotspare.model.load import load_text
 from hotspare.residence.open import residence_for
-from hotspare.stores.directory import DirectoryStore
+from hotspare.stores.open import open_store
+from hotspare.testing.server_process import ServerProcess, free_ports
 
 STEP_ROWS = 20_000
 
@@ -44,13 +46,13 @@ def batch_of(plan: Plan, keys: Int64s, begin: int) -> pa.RecordBatch:
     return events_of(plan, fields, np.full(len(keys), UPSERT, np.uint8), begin)
 
 
-def write(folder: Path, size_mb: int) -> None:
+def write(url: str, size_mb: int) -> None:
     """A confirmed snapshot of a state of that size."""
     plan = compile_plan(load_text(PROJECT).resolved)
     pipeline, keys = Pipeline.fresh(plan), (size_mb << 20) // ROW_BYTES
     for begin in range(0, keys, STEP_ROWS):
         pipeline.feed(batch_of(plan, np.arange(begin, min(keys, begin + STEP_ROWS)), begin))
-    frozen, store = pipeline.freeze(), DirectoryStore(folder)
+    frozen, store = pipeline.freeze(), open_store(url)
     store.put("g", "s", "e", 1, frozen.header, frozen.contents())
     store.confirm("g", "s")
 
@@ -65,14 +67,15 @@ def forget_cache(folder: Path) -> None:
             os.close(file)
 
 
-def restored(folder: Path, memory_mb: int) -> dict[str, float]:
+def restored(url: str, folder: Path, memory_mb: int) -> dict[str, float]:
     """Milliseconds to the first output, and the most memory."""
     warm_up()
     plan = compile_plan(load_text(PROJECT).resolved)
     first = batch_of(plan, np.array([17]), 1 << 40)
+    open_store(url).list("other")  # what a first call loads
     forget_cache(folder)
     begin = time.perf_counter()
-    stored = DirectoryStore(folder).get("g", "s")
+    stored = open_store(url).get("g", "s")
     residence = residence_for(memory_mb << 20, folder)
     if residence is None:
         pipeline = Pipeline.restore(plan, stored.header, stored.pages)
@@ -91,21 +94,36 @@ def child(*arguments: str) -> str:
 
 
 @contextlib.contextmanager
-def snapshot_folder(options: argparse.Namespace, size_mb: int) -> Iterator[Path]:
-    """Where a snapshot of that size is."""
+def snapshot_store(options: argparse.Namespace, size_mb: int) -> Iterator[tuple[str, Path]]:
+    """Where a snapshot of that size is, and a folder for what a process needs."""
     if options.kept is not None:
         folder = options.kept / str(size_mb)
         if not folder.exists():
             folder.mkdir(parents=True)
-            child("--folder", str(folder), "--write", str(size_mb))
-        yield folder
+            child("--url", folder.as_uri(), "--write", str(size_mb))
+        yield folder.as_uri(), folder
         return
     folder = Path(tempfile.mkdtemp(prefix="hotspare-restore-", dir=options.folder))
     try:
-        child("--folder", str(folder), "--write", str(size_mb))
-        yield folder
+        with redis_in(folder) if options.store == "redis" else contextlib.nullcontext(folder.as_uri()) as url:
+            child("--url", url, "--write", str(size_mb))
+            yield url, folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def redis_in(folder: Path) -> Iterator[str]:
+    """The URL of a server without a disk."""
+    (port,) = free_ports(1)
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
+    server = ServerProcess("redis", command, folder)
+    server.launch()
+    try:
+        server.wait_for_word("Ready to accept", 30)
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        server.kill()
 
 
 def main() -> None:
@@ -114,19 +132,22 @@ def main() -> None:
     parser.add_argument("--memory-mb", type=int, default=0, help="budget of the state; 0: none")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--kept", type=Path, help="a folder in which snapshots stay")
+    parser.add_argument("--store", choices=["folder", "redis"], default="folder")
+    parser.add_argument("--url", help=argparse.SUPPRESS)
     parser.add_argument("--write", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--restore", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.write is not None:
-        write(options.folder, options.write)
+        write(options.url, options.write)
         return
     if options.restore:
-        print(json.dumps(restored(options.folder, options.memory_mb)))
+        print(json.dumps(restored(options.url, options.folder, options.memory_mb)))
         return
     ready = []
     for size_mb in map(int, options.sizes_mb.split(",")):
-        with snapshot_folder(options, size_mb) as folder:
-            found = json.loads(child("--folder", str(folder), "--restore", "--memory-mb", str(options.memory_mb)))
+        with snapshot_store(options, size_mb) as (url, folder):
+            told = child("--url", url, "--folder", str(folder), "--restore", "--memory-mb", str(options.memory_mb))
+        found = json.loads(told)
         print(f"{size_mb} MB: ready after {found['ready_ms']:.0f} ms, at most {found['rss_mb_max']:.0f} MB resident", flush=True)
         ready.append((f"{size_mb}mb" if size_mb < 1024 else f"{size_mb >> 10}gb", found["ready_ms"]))
     print(" ".join(f"ready_ms_{name} {took:.0f}" for name, took in (ready[0], ready[-1])))
