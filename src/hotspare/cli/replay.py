@@ -94,23 +94,24 @@ def command(
 
 
 def _run_tables(request: ReplayRequest, master: str, conf: Sequence[str]) -> None:
+    from hotspare.cli.shared.display import progress_bar
     from hotspare.cli.shared.values import properties, settings_of_spark
     from hotspare.spark.replay import TablesRequest, replay_tables
 
-    found = replay_tables(
-        TablesRequest(
-            project=request.project,
-            inputs=request.inputs,
-            outputs=request.outputs,
-            times=request.times,
-            bad=str(request.bad) if request.bad else "",
-            master=master or "local[*]",
-            conf=settings_of_spark(conf),
-            properties=properties(request.texts),
-            home=request.home,
-            name=request.name,
-        )
+    tables = TablesRequest(
+        project=request.project,
+        inputs=request.inputs,
+        outputs=request.outputs,
+        times=request.times,
+        bad=str(request.bad) if request.bad else "",
+        master=master or "local[*]",
+        conf=settings_of_spark(conf),
+        properties=properties(request.texts),
+        home=request.home,
+        name=request.name,
     )
+    with progress_bar(f"replay {request.name or request.project.stem}") as show:
+        found = replay_tables(tables, lambda done, total, stages: show(done, total, f"tasks of {stages}"))
     if found.undivided:
         typer.echo(f"one task got all rows: {found.undivided}", err=True)
     for window, rows in found.rows.items():

@@ -17,6 +17,7 @@ from hotspare.model.partitioning import obstacles, partition_fields
 from hotspare.model.resolve import Resolved
 from hotspare.runners.spark.session import Session, SessionOptions
 from hotspare.spark.in_task import OnBadEvents
+from hotspare.spark.stages import LOOKS_CONF, OnStages, told_of_stages
 from hotspare.spark.tables import apply
 
 _DETAIL_LENGTH_MAX = 2_000
@@ -24,7 +25,7 @@ _CONF = {
     # Rows are shuffled and sorted here, which settings for micro-batches of few rows are not made for.
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.shuffle.partitions": "200",
-    "spark.ui.showConsoleProgress": "true",
+    **LOOKS_CONF,
 }
 
 
@@ -53,8 +54,14 @@ class TablesReplayed:
     undivided: str = ""
 
 
-def replay_tables(request: TablesRequest) -> TablesReplayed:
-    """Write them all. UsageError and ProjectError for what does not fit; RunnerError, with window and row, for an event that a
+def _untold(_done: int, _total: int, _stages: str) -> None:
+    """Nobody wants to know."""
+
+
+def replay_tables(request: TablesRequest, told: OnStages = _untold) -> TablesReplayed:
+    """Write them all; `told` hears how far Spark is.
+
+    UsageError and ProjectError for what does not fit; RunnerError, with window and row, for an event that a
     window refuses and nobody asked to keep."""
     loaded = checked_project(request.project, request.properties, request.home, request.name)
     _check(request, loaded.resolved)
@@ -65,7 +72,9 @@ def replay_tables(request: TablesRequest) -> TablesReplayed:
         keeps = OnBadEvents.KEEP if request.bad else OnBadEvents.FAIL
         found = apply(loaded, tables, order_by=request.times, partition_by=fields, outputs=list(request.outputs), bad_events=keeps)
         places = {**request.outputs, **({BAD_STREAM: request.bad} if request.bad else {})}
-        return TablesReplayed({name: _written(session.spark, found[name], place) for name, place in places.items()}, undivided)
+        with told_of_stages(session.spark, told):
+            rows = {name: _written(session.spark, found[name], place) for name, place in places.items()}
+        return TablesReplayed(rows, undivided)
     except PySparkException as error:
         raise RunnerError("the project could not be run over the tables", detail=str(error)[:_DETAIL_LENGTH_MAX]) from error
     finally:

@@ -54,7 +54,9 @@ def request_of_tables(tmp_path: Path) -> TablesRequest:
 
 def test_the_outputs_of_a_key_are_those_of_the_local_runner(request_of_tables: TablesRequest, tmp_path: Path) -> None:
     """Law Runner. SPEC K1."""
-    found = replay_tables(request_of_tables)
+    told: list[tuple[int, int, str]] = []
+    found = replay_tables(request_of_tables, lambda *now: told.append(now))
+    assert told and all(0 <= done <= total and stages for done, total, stages in told)
     written = pq.read_table(tmp_path / "spent").sort_by([("shard", "ascending"), ("sequence", "ascending")]).to_pylist()
     assert found.undivided == "" and found.rows == {"watch/spent": len(written)}
     assert len({row["shard"] for row in written}) > 1
