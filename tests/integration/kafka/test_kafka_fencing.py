@@ -97,10 +97,10 @@ def test_an_old_epoch_that_takes_the_right_at_the_broker_gives_it_back(
     sleeper = slept.producer("g", [OUT.topic])
     taken = sleeper._writers.open
 
-    def late_open() -> object:
+    def late_open(first_s: float) -> object:
         newest.fence(6)
         newest.publish(6, commit("a", 1, 6))
-        return taken()
+        return taken(first_s)
 
     sleeper._writers.open = late_open  # type: ignore[method-assign, assignment]
     sleeper.fence(5)
