@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,9 @@ from hotspare.errors import StoreError, UsageError
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
+from hotspare.stores.sql.database import Database
 from hotspare.stores.sql.tables import PIECE_BYTES
+from hotspare.testing.database_server import DatabaseServer
 from tests.contract.material import Page
 
 PAGES = {"q/w#0": b"first", "q/w#1": b"", "q/ü v#0": bytes(range(256)) * 40}
@@ -251,6 +254,17 @@ def test_a_large_snapshot_stays_while_somebody_reads_it(
     stored.pages.expect(["p7", "p8", "p39"])
     assert [stored.pages[name] for name in ("p39", "p0", "p8", "p8", "p7")] == [pages[n] for n in ("p39", "p0", "p8", "p8", "p7")]
     assert dict(stored.pages) == pages
+
+
+def test_a_database_closed_while_it_is_used_leaves_no_connection_open(postgresql: DatabaseServer) -> None:
+    """As by the thread that holds pages for a reader. What is left open warns when it is collected, and a warning fails."""
+
+    def use(database: Database) -> None:
+        database.transaction(lambda _: database.close())
+        database.transaction(lambda _: None)
+
+    use(Database(postgresql.url))
+    gc.collect()
 
 
 def test_of_a_large_snapshot_what_is_missing_is_told_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

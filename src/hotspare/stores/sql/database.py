@@ -59,6 +59,7 @@ class Database:
             raise UsageError(missing, detail=str(error)[:200], hint="pip install 'hotspare[sql]'") from None
         if kind == "sqlite":
             _prepare_sqlite(self._engine)
+        self._is_closed = False
 
     def transaction(self, work: Callable[[Connection], _T]) -> _T:
         """`work` in one transaction: all of it or nothing. Tried again where another transaction stood in its way. StoreError
@@ -74,6 +75,9 @@ class Database:
             raise
         except SQLAlchemyError as error:
             raise _as_store_error(error) from None
+        finally:
+            if self._is_closed:  # another thread closed it meanwhile, or before
+                self.close()
 
     def rows(self, query: Executable) -> Sequence[Any]:
         """All rows of a query."""
@@ -91,7 +95,9 @@ class Database:
             self.transaction(tables.create_all)
 
     def close(self) -> None:
-        self._engine.dispose()
+        """A thread that is in a transaction, or begins one afterwards, closes its connection itself."""
+        self._is_closed = True
+        self._engine.pool.dispose()  # the engine's own dispose() would leave connections in use to nobody
 
 
 def _checked(url: str) -> URL:
