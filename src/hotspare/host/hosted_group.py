@@ -20,6 +20,7 @@ import hotspare
 from hotspare.adapters.connectors import ConnectorSet
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import group_name
+from hotspare.bus.open import bus_servers
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.head.head import Head
@@ -91,6 +92,12 @@ class Shared:
     endings: Endings
     background: Background
     log: Log
+
+    @property
+    def read_together(self) -> Bus | None:
+        """What the runners of several shards read, where servers keep the bus: connections to these are for all of them. None where
+        each opens its own."""
+        return self.bus if self.options.shards > 1 and bus_servers(self.options.bus_url) else None
 
 
 class HostedGroup:

@@ -25,7 +25,7 @@ from typing import NoReturn, cast
 import hotspare
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.bus.naming import checked_prefix
-from hotspare.bus.open import open_bus
+from hotspare.bus.open import Readers, open_bus
 from hotspare.choices import KafkaReaderKind, RunnerKind, SpareKind, StartWhen
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.head.head import Head
@@ -229,7 +229,10 @@ class EngineProcess:
             from hotspare.runners.local import LocalRunner
 
             return [
-                (LocalRunner(group.source, group.engine.on_batch, self._on_end), dict(plan.next_offsets))
+                (
+                    LocalRunner(group.source, group.engine.on_batch, self._on_end, self._shared.read_together),
+                    dict(plan.next_offsets),
+                )
                 for group, plan in zip(self._groups, plans, strict=True)
             ]
         from hotspare.runners.spark.ordered import OrderedRunner
@@ -289,7 +292,7 @@ def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: 
     if options.shards > 1 and options.kafka_reader is KafkaReaderKind.SOURCE:
         raise UsageError("--kafka-reader source reads for one group", hint="leave it away where a project has --shards")
     plan = compile_plan(loaded.resolved)
-    bus = open_bus(options.bus_url)
+    bus = open_bus(options.bus_url, Readers.MANY if options.shards > 1 else Readers.ONE)
     stack.callback(bus.close)
     coordination_url = options.coordination_url or default_coordination_url(options.bus_url)
     coordination = open_coordination(coordination_url)

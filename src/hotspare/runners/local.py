@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
 
 import pyarrow as pa
 
@@ -38,10 +39,12 @@ from hotspare.runners.reading import (
 
 
 class LocalRunner:
-    """Reads the bus in a thread of its own (see contract.Runner)."""
+    """Reads the bus in a thread of its own (see contract.Runner). `bus`: one that several runners of a process read, and that none
+    of them closes; by default each opens its own."""
 
-    def __init__(self, source: RunnerInput, on_batch: OnBatch, on_end: OnEnd) -> None:
+    def __init__(self, source: RunnerInput, on_batch: OnBatch, on_end: OnEnd, bus: Bus | None = None) -> None:
         self.notice = ""
+        self._bus = bus
         self._source = source
         self._on_batch = on_batch
         self._on_end = on_end
@@ -55,18 +58,18 @@ class LocalRunner:
 
     def _run(self, start_offsets: Positions) -> None:
         try:
-            bus = open_bus(self._source.bus_url)
-            try:
+            with self._opened() as bus:
                 for table, next_input in self._batches(bus, start_offsets):
                     self._on_batch(table, next_input)
-            finally:
-                bus.close()
         except Exception as error:
             end = RunnerEnd(EndCause.FAILED, error)
         else:
             end = RunnerEnd(EndCause.STOPPED)
         self._end = end
         self._on_end(end)
+
+    def _opened(self) -> AbstractContextManager[Bus]:
+        return closing(open_bus(self._source.bus_url)) if self._bus is None else nullcontext(self._bus)
 
     def _batches(self, bus: Bus, start_offsets: Positions) -> Iterator[tuple[pa.Table, NextInput]]:
         source = self._source

@@ -20,9 +20,12 @@ from hotspare.bus import limits
 from hotspare.bus.contract import Message, Partition
 from hotspare.bus.kafka.client import MISSING, KafkaSettings, bus_error
 from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets, new_consumer
+from hotspare.bus.kafka.shared_consumer import PartitionConsumer, SharedConsumer
 from hotspare.errors import BusUnavailable, HotspareError
 
 CURSORS_MAX = 64
+_TOGETHER_CURSORS_MAX = 4_096
+"""Where each is no more than its place in what one consumer follows."""
 IDLE_S_MAX = 30.0
 _BATCH_MAX = 10_000
 _REST_S = 0.1
@@ -35,6 +38,12 @@ _TRUSTED_S = 1.0
 them more than the reading, where many partitions are read of which little comes."""
 
 
+_TOGETHER_UNUSED_S = 5.0
+"""The same where one consumer follows all partitions: that nobody reads one of them costs next to nothing."""
+_TOGETHER_TRUSTED_S = 5.0
+"""Likewise: of each partition the brokers would be asked as often as a single one."""
+
+
 class FetchWait(Enum):
     """How long the broker holds a request for more when there is none, in ms.
 
@@ -44,6 +53,13 @@ class FetchWait(Enum):
 
     FOLLOW = 20
     LOOK = 1
+
+
+class Following(Enum):
+    """Whether each partition that is followed has a consumer of its own, or all together have one."""
+
+    ALONE = "alone"
+    TOGETHER = "together"
 
 
 Offsets = tuple[int, int]
@@ -81,9 +97,13 @@ class Cursor:
 class KafkaReader:
     """Thread-safe: a cursor is used by one call at a time."""
 
-    def __init__(self, settings: KafkaSettings, reading: FetchWait) -> None:
+    def __init__(self, settings: KafkaSettings, reading: FetchWait, following: Following = Following.ALONE) -> None:
         self._settings = settings
         self._reading = reading
+        self._together = SharedConsumer(self._own_consumer) if following is Following.TOGETHER else None
+        self._trusted_s, self._unused_s, self._cursors_max = _TRUSTED_S, _UNUSED_S, CURSORS_MAX
+        if self._together is not None:
+            self._trusted_s, self._unused_s, self._cursors_max = _TOGETHER_TRUSTED_S, _TOGETHER_UNUSED_S, _TOGETHER_CURSORS_MAX
         self._lock = threading.Lock()
         self._idle: list[Cursor] = []
         self._closed = False
@@ -125,6 +145,8 @@ class KafkaReader:
         for cursor in cursors:
             with suppress(KafkaException, RuntimeError):
                 cursor.consumer.close()
+        if self._together is not None:
+            self._together.close()
         self._offsets.close()
 
     # --- waiting for messages --------------------------------------------------------------------------------------------
@@ -144,7 +166,7 @@ class KafkaReader:
 
     def _stands_at_end(self, cursor: Cursor) -> bool:
         """Whether its consumer, which goes on fetching, says so, and the brokers said lately where the partition begins."""
-        follows = self._reading is FetchWait.FOLLOW and time.monotonic() < cursor.asked_s + _TRUSTED_S
+        follows = self._reading is FetchWait.FOLLOW and time.monotonic() < cursor.asked_s + self._trusted_s
         return follows and cursor.end_seen >= cursor.next_offset
 
     def _fetch_until(self, cursor: Cursor, deadline: float, messages_max: int) -> None:
@@ -217,7 +239,7 @@ class KafkaReader:
                 self._resting = threading.Thread(target=self._rest_idle, name="kafka-rest", daemon=True)
                 self._resting.start()
             surplus = self._idle if self._closed else [c for c in self._idle if now - c.used_s > IDLE_S_MAX]
-            surplus = list(surplus) or self._idle[: max(0, len(self._idle) - CURSORS_MAX)]
+            surplus = list(surplus) or self._idle[: max(0, len(self._idle) - self._cursors_max)]
             self._idle = [c for c in self._idle if c not in surplus]
         for each in surplus:
             with suppress(KafkaException, RuntimeError):
@@ -232,7 +254,7 @@ class KafkaReader:
                 if not awake or self._closed:
                     self._resting = None
                     return
-                unused = [c for c in awake if time.monotonic() > c.used_s + _UNUSED_S]
+                unused = [c for c in awake if time.monotonic() > c.used_s + self._unused_s]
                 self._idle = [c for c in self._idle if c not in unused]
             for cursor in unused:
                 try:
@@ -245,7 +267,10 @@ class KafkaReader:
                     self._idle.append(cursor)
 
     def _new_consumer(self) -> Any:
-        options = {
+        return self._own_consumer() if self._together is None else PartitionConsumer(self._together, self._own_consumer)
+
+    def _own_consumer(self, **options: Any) -> Any:
+        usual = {
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": self._reading.value,
@@ -253,7 +278,7 @@ class KafkaReader:
             "fetch.queue.backoff.ms": 5,
             "queued.max.messages.kbytes": 32 << 10,
         }
-        return new_consumer(self._settings, Isolation.COMMITTED, **options)
+        return new_consumer(self._settings, Isolation.COMMITTED, **{**usual, **options})
 
 
 def time_us_of(time_ms: int) -> int:

@@ -241,7 +241,7 @@ class ShardStay:
             self._patient(lambda: self._host.check_once("project", lambda: check_when_joined(shared, group.topics, [group.name])))
             self._patient(lambda: note_published(shared, group.topics))
         self._group = group
-        runner = LocalRunner(group.source, group.engine.on_batch, self._on_end)
+        runner = LocalRunner(group.source, group.engine.on_batch, self._on_end, shared.read_together)
         stack.callback(runner.stop)
         runner.start(plan.next_offsets)
         self.is_reading = True
