@@ -136,6 +136,20 @@ def test_a_partition_with_much_to_read_is_read_alone_and_then_with_the_others(
     assert len(made) == 2
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_after_an_error_of_the_shared_consumer_each_reads_alone(
+    bus: KafkaBus, writing: KafkaBus, topic: Callable[[int], Partition], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_shared: SharedConsumer, _found: object) -> None:
+        raise ValueError
+
+    assert bus.read(topic(0), 0, messages_max=1, bytes_max=1 << 20, wait_ms=20) == []
+    monkeypatch.setattr(SharedConsumer, "_give", fails)
+    for number in (0, 1):
+        writing.append(topic(number), [Outgoing(b"%d" % i) for i in range(9)])
+    assert followed(bus, topic(0), 0, 9) == followed(bus, topic(1), 0, 9) == [b"%d" % i for i in range(9)]
+
+
 def test_reading_again_from_an_earlier_offset(bus: KafkaBus, writing: KafkaBus, topic: Callable[[int], Partition]) -> None:
     values = [b"%d" % i for i in range(40)]
     writing.append(topic(3), [Outgoing(value) for value in values])

@@ -112,15 +112,29 @@ class SharedConsumer:
     # --- the thread ------------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._is_closed:
-            try:
-                self._change()
-                first = self._consumer.poll(_POLL_S)
-                if first is not None:
-                    self._give([first, *self._consumer.consume(_TAKEN_MAX, 0)])
-            except KafkaException:  # what it had at hand may be gone: each goes on by itself where it stands
-                for follower in list(self._followed.values()):
-                    self._send_away(follower)
+        try:
+            while not self._is_closed:
+                try:
+                    self._step()
+                except KafkaException:  # what it had at hand may be gone: each goes on by itself where it stands
+                    self._send_all_away()
+        except BaseException:  # an error of our own: whoever follows must not wait for ever
+            with self._lock:
+                self._is_closed = True
+                waiting = [follower for change, follower in self._changes if change is _Change.JOIN]
+            for follower in [*self._followed.values(), *waiting]:
+                follower.given.put(None)
+            raise
+
+    def _step(self) -> None:
+        self._change()
+        first = self._consumer.poll(_POLL_S)
+        if first is not None:
+            self._give([first, *self._consumer.consume(_TAKEN_MAX, 0)])
+
+    def _send_all_away(self) -> None:
+        for follower in list(self._followed.values()):
+            self._send_away(follower)
 
     def _change(self) -> None:
         while self._changes:
