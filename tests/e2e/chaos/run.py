@@ -4,6 +4,7 @@
                                                  then applications of Spark, at last workers of a cluster on hosts of their own
     make chaos ARGS="--site embedded --only E2 E16 --rounds 5 --seed 3"
     make chaos ARGS="--only A9 --kills 200"      so many parts of one application, one after another
+    make chaos ARGS="--only A1 A4 A7 --together" one pair of applications goes through all of them: most of the time is their start
 
 Exit status 0 only if after each scenario the delivered events are those of the uninterrupted run and no process is left over.
 """
@@ -18,6 +19,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 
 from hotspare.demo.applications import APPLICATIONS, ApplicationsDemo, ApplicationsOptions
@@ -30,6 +32,8 @@ from tests.e2e.chaos.host_scenarios import HOST_SCENARIOS
 from tests.e2e.chaos.scenarios import SCENARIOS, Needs, Scenario
 from tests.e2e.chaos.worker_scenarios import WORKER_SCENARIOS
 
+AnyScenario = Scenario | ApplicationScenario
+
 EVENTS, RATE = 6_000, 300.0
 SHARD_EVENTS, SHARD_RATE = 500_000, 100.0
 """Of a project in shards: more than there will be, for the last strike ends them."""
@@ -38,6 +42,13 @@ TASK_LEASE_MS = 10_000
 WORKERS = 4
 ON_WORKERS = ("--tasks", "2", "--conf", f"spark.pyspark.python={sys.executable}", "--conf", "spark.executor.memory=512m")
 """Two of the workers for each application; they see the files of this machine."""
+
+
+class Together(Enum):
+    """What goes through one group."""
+
+    NOTHING = "each scenario has a group of its own"
+    ALL = "one group goes through all that need the same site"
 
 
 def play(
@@ -104,19 +115,29 @@ def playable(scenarios: Sequence[Scenario], site: Site) -> list[Scenario]:
     return [s for s in scenarios if s.needs in has]
 
 
-def _site(kind: str, scenario: Scenario | ApplicationScenario, folder: Path) -> AbstractContextManager[Site]:
+def batches(scenarios: Sequence[AnyScenario], together: Together) -> list[list[AnyScenario]]:
+    """What is played on one group: each by itself, or all that need the same kind of group and of site."""
+    if together is Together.NOTHING:
+        return [[scenario] for scenario in scenarios]
+    found: dict[tuple[type, Needs], list[AnyScenario]] = {}
+    for scenario in scenarios:
+        found.setdefault((type(scenario), scenario.needs & Needs.HOSTS), []).append(scenario)
+    return list(found.values())
+
+
+def _site(kind: str, scenarios: Sequence[AnyScenario], folder: Path) -> AbstractContextManager[Site]:
     if kind == "embedded":
         return nullcontext(embedded(folder))
     from hotspare.demo.servers import kafka_and_zookeeper, on_hosts, spark_on_hosts
 
-    if Needs.HOSTS not in scenario.needs:
+    if Needs.HOSTS not in scenarios[0].needs:
         return kafka_and_zookeeper(folder)
-    if isinstance(scenario, ApplicationScenario):
+    if isinstance(scenarios[0], ApplicationScenario):
         return spark_on_hosts(folder, APPLICATIONS, WORKERS)
-    return on_hosts(folder, 1 + scenario.spares)
+    return on_hosts(folder, 1 + max(scenario.spares for scenario in scenarios if isinstance(scenario, Scenario)))
 
 
-def _left_out(kind: str, scenario: Scenario | ApplicationScenario) -> str:
+def _left_out(kind: str, scenario: AnyScenario) -> str:
     """Why a scenario cannot be played, or ""."""
     if Needs.HOSTS in scenario.needs:
         return "the embedded bus is one host's" if kind == "embedded" else why_not()
@@ -133,33 +154,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", metavar="ROW", help="scenarios by their rows, such as E2, H4 or A6")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--together", action="store_true", help="one group goes through all that need the same site")
     parser.add_argument("--kills", type=int, default=10, help="in the scenario of many kills, A9")
     options = parser.parse_args(arguments)
     everything = (*SCENARIOS, *HOST_SCENARIOS, *APPLICATION_SCENARIOS, *WORKER_SCENARIOS)
     chosen = [s for s in everything if options.only is None or s.row.split()[0] in options.only]
-    rounds, left_out, failures = range(options.seed, options.seed + options.rounds), 0, 0
+    left_out, rounds, runs, failures = 0, range(options.seed, options.seed + options.rounds), 0, 0
+    for scenario in list(chosen):
+        if reason := _left_out(options.site, scenario):
+            print(f"{scenario.name}: left out, {reason}", flush=True)
+            chosen.remove(scenario)
+            left_out += len(rounds)
     for seed in rounds:
-        for number, scenario in enumerate(chosen):
-            if reason := _left_out(options.site, scenario):
-                print(f"{scenario.name}: left out, {reason}", flush=True)
-                left_out += 1
-            else:
-                failures += not _is_good(options.site, scenario, seed, seed * 100 + number, options.kills)
-    print(f"{len(rounds) * len(chosen) - left_out} runs, {failures} bad, {left_out} left out")
+        for number, batch in enumerate(batches(chosen, Together.ALL if options.together else Together.NOTHING)):
+            runs += 1
+            failures += not _is_good(options.site, batch, seed, seed * 100 + number, options.kills)
+    print(f"{runs} runs, {failures} bad, {left_out} left out")
     return 1 if failures else 0
 
 
-def _is_good(kind: str, scenario: Scenario | ApplicationScenario, seed: int, own_seed: int, kills: int) -> bool:
-    """Play one scenario, and tell how it went; what a bad one leaves behind is kept."""
+def _is_good(kind: str, scenarios: Sequence[AnyScenario], seed: int, own_seed: int, kills: int) -> bool:
+    """Play scenarios on one group, and tell how it went; what a bad one leaves behind is kept."""
     folder = Path(tempfile.mkdtemp(prefix="hotspare-chaos-"))
-    with _site(kind, scenario, folder) as site:
-        if isinstance(scenario, ApplicationScenario):
-            report, left = play_applications([scenario], site, folder / "run", own_seed, _say, kills)
+    on_shards = [scenario for scenario in scenarios if isinstance(scenario, ApplicationScenario)]
+    with _site(kind, scenarios, folder) as site:
+        if on_shards:
+            report, left = play_applications(on_shards, site, folder / "run", own_seed, _say, kills)
         else:
-            report, left = play([scenario], site, folder / "run", own_seed, _say)
+            others = [scenario for scenario in scenarios if isinstance(scenario, Scenario)]
+            report, left = play(others, site, folder / "run", own_seed, _say)
     good = report.is_exact and not left
-    kept = "" if good else f"; look at {folder}, or repeat it with --only {scenario.row.split()[0]} --seed {seed}"
-    print(f"{'good' if good else 'BAD '} {scenario.name}, seed {seed}: {report.last_line()}{kept}", flush=True)
+    rows = " ".join(scenario.row.split()[0] for scenario in scenarios) + (" --together" if len(scenarios) > 1 else "")
+    kept = "" if good else f"; look at {folder}, or repeat it with --only {rows} --seed {seed}"
+    names = "; ".join(scenario.name for scenario in scenarios)
+    print(f"{'good' if good else 'BAD '} {names}, seed {seed}: {report.last_line()}{kept}", flush=True)
     for line in left:
         print(f"   left over: {line}")
     if good:
