@@ -31,6 +31,9 @@ _PROGRESS_LOOK_S = 0.2
 _SUM_S = 3600.0
 _KAFKA = "kafka://"
 Header = tuple[str, bytes]
+CSV, JSON = "csv", "json"
+FORMS = {CSV: b"i,n,%d,%d,%d,%d", JSON: b'{"opcode":"insert","id":%d,"key":%d,"value":%.1f,"created":%d}'}
+"""Of a message with one event: its id, key, value and time of creation."""
 BLOCKS: tuple[Header, ...] = ((FORMAT_HEADER, b"arrow"),)
 
 
@@ -108,11 +111,6 @@ def _produce(producer: Producer, topic: str, value: bytes, number: int, headers:
             producer.poll(0.1)
 
 
-def key_of(row: bytes) -> bytes:
-    """Of an event as CSV."""
-    return row.split(b",", 4)[3]
-
-
 def sequences(bus: Bus, project: Divided) -> int:
     """How many outputs all shards have committed."""
     committed = (bus.progress(group).get(STREAM) for group in project.groups)
@@ -136,9 +134,9 @@ def last_output_us(bus: Bus, project: Divided) -> int:
 
 
 @contextlib.contextmanager
-def fed_evenly(project: Divided, rate: int, seconds: float) -> Iterator[None]:
+def fed_evenly(project: Divided, rate: int, seconds: float, form: str = CSV) -> Iterator[None]:
     """While it lasts, but no longer than `seconds`, another process publishes `rate` events a second, over all shards in turn."""
-    words = [project.site.bus_url, project.prefix, str(project.shards), str(rate), str(seconds)]
+    words = [project.site.bus_url, project.prefix, str(project.shards), str(rate), str(seconds), form]
     feeder = subprocess.Popen([sys.executable, "-m", "benchmarks._divided_load", *words])
     try:
         yield
@@ -158,27 +156,34 @@ class _Publisher:
         self._bus = None if bootstrap is not None else open_bus(url)
         self._producer = None if bootstrap is None else Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all"})
 
-    def publish(self, events: Sequence[tuple[int, bytes]]) -> None:
-        """(shard, row) each."""
+    def publish(self, events: Sequence[tuple[int, int, bytes]]) -> None:
+        """(shard, key, row) each."""
         if self._producer is not None:
-            for number, row in events:
-                self._producer.produce(self._topic, row, key_of(row), partition=number)
+            for number, key, row in events:
+                self._producer.produce(self._topic, row, b"%d" % key, partition=number)
             self._producer.poll(0)
         if self._bus is not None:
-            for number in sorted({number for number, _ in events}):
-                self._bus.append(Partition(self._topic, number), [Outgoing(row) for place, row in events if place == number])
+            for number in sorted({number for number, _, _ in events}):
+                self._bus.append(Partition(self._topic, number), [Outgoing(row) for place, _, row in events if place == number])
 
 
-def feed(project: Divided, rate: int, seconds: float) -> None:
-    """In a process of its own. Event i is of shard i mod S."""
+def single_events(keys: Sequence[npt.NDArray[np.int64]], first: int, end: int, form: str) -> list[tuple[int, int, bytes]]:
+    """(shard, key, row) of the events from `first` to before `end`, created now; event i is of shard i mod S. `keys`: by shard."""
+    made, created = [], now_us()
+    for i in range(first, end):
+        number, own = i % len(keys), keys[i % len(keys)]
+        key = int(own[i // len(keys) % len(own)])
+        made.append((number, key, FORMS[form] % (KEYS + i, key, i % 97, created)))
+    return made
+
+
+def feed(project: Divided, rate: int, seconds: float, form: str = CSV) -> None:
+    """In a process of its own."""
     publisher, keys = _Publisher(project.site.bus_url, project.inbound), project.keys_by_shard()
     begin, sent = time.monotonic(), 0
     while (since := time.monotonic() - begin) < seconds:
-        due, created = int(since * rate), now_us()
-        rows = []
-        for i in range(sent, due):
-            own = keys[i % project.shards]
-            rows.append((i % project.shards, b"i,n,%d,%d,%d,%d" % (KEYS + i, own[i // project.shards % len(own)], i % 97, created)))
+        due = int(since * rate)
+        rows = single_events(keys, sent, due, form)
         publisher.publish(rows)
         sent = due
         time.sleep(_STEP_S)
@@ -265,8 +270,8 @@ class Watch:
 
 
 def main(words: Sequence[str]) -> None:
-    url, prefix, shards, rate, seconds = words
-    feed(Divided(Site(url, "", ""), Path(), prefix, int(shards)), int(rate), float(seconds))
+    url, prefix, shards, rate, seconds, form = words
+    feed(Divided(Site(url, "", ""), Path(), prefix, int(shards)), int(rate), float(seconds), form)
 
 
 if __name__ == "__main__":

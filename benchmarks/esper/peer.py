@@ -1,9 +1,8 @@
 """Esper 9, the open engine that others are measured by, beside our own core: one statement, events that are Java objects already.
 
-The program is `Throughput.java` beside this file. Any Java runtime will do: Janino, with which Esper compiles its statements,
-compiles the program. Esper's jars are pinned and fetched into the user's cache as those of Spark are. The engine has its default
-settings; only its timer is off, which nothing here needs. One thread sends the events, on the one core that the caller is bound to,
-and the processor time of all threads counts, that of the garbage collector too.
+The program is `Throughput.java` beside this file; Janino, with which Esper compiles its statements, compiles the program. The
+engine has its default settings; only its timer is off, which nothing here needs. One thread sends the events, on the one core that
+the caller is bound to, and the processor time of all threads counts, that of the garbage collector too.
 
 `python -m benchmarks.core_throughput` runs it.
 """
@@ -11,7 +10,6 @@ and the processor time of all threads counts, that of the garbage collector too.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -19,18 +17,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from benchmarks._java import answer as answer_of
+from benchmarks._java import fetched
+from benchmarks._java import program as java_program
 
 from hotspare.errors import RunnerError
-from hotspare.runners.spark.jars import Jar, cache_folder, ensure_all
-from hotspare.runners.spark.jre import find_java
+from hotspare.runners.spark.jars import Jar
 
 JARS = (
     Jar("com.espertech:esper-common:9.0.0", "4824cdef5d9519933c3f0025edfa243f878b8930b112de030d9c6aabb40a4bf6"),
     Jar("com.espertech:esper-compiler:9.0.0", "8a863a285229b20c01886b05fd34846eb9ff04c9005c17e05b4a8763150b833d"),
     Jar("com.espertech:esper-runtime:9.0.0", "101d6dbd88c9e3f1f23587c2acff49b24894a24d8dd697a08023d9774d90704a"),
     Jar("org.antlr:antlr4-runtime:4.13.1", "54665d2838cc66458343468efc539e454fc95b46a8a04b13c6ac43fc9be63505"),
-    Jar("org.codehaus.janino:commons-compiler:3.1.12", "17ea25d860225f4b59d0a512b4995f2e4711bdae5e15736cbcd5f6ce4dda8f7c"),
-    Jar("org.codehaus.janino:janino:3.1.12", "5699878c31e71c9a94cf472f95a2dad52ca7b0449c099276b8bd7e992a43595b"),
     Jar("org.slf4j:slf4j-api:1.7.36", "d3ef575e3e4979678dc01bf1dcce51021493b4d11fb7f1be8ad982877c16a1c0"),
 )
 _OF_MINUTE = (
@@ -62,9 +60,7 @@ def program() -> list[str]:
 
     RunnerError where Java or Esper cannot be had.
     """
-    jars = os.pathsep.join(map(str, ensure_all(JARS, cache_folder() / "esper")))
-    run_source = ("org.codehaus.janino.JavaSourceClassLoader", "-sourcepath", str(Path(__file__).parent), "Throughput")
-    return [str(find_java()), *_JVM_OPTIONS, "-cp", jars, *run_source]
+    return java_program(Path(__file__).parent / "Throughput.java", fetched(JARS, "esper"), _JVM_OPTIONS)
 
 
 @contextmanager
@@ -80,7 +76,7 @@ def esper(command: Sequence[str], case: str, tables: Sequence[np.ndarray]) -> It
         with subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True) as process:
 
             def turn() -> tuple[float, int]:
-                answer = _answer(process, f"{turn_passes}\n")
+                answer = answer_of(process, f"{turn_passes}\n")
                 if not answer:
                     tail = Path(log.name).read_text(errors="replace")[-_LOG_TAIL_LENGTH:]
                     raise RunnerError(f"the Esper program for {case} has ended", detail=tail)
@@ -93,14 +89,3 @@ def esper(command: Sequence[str], case: str, tables: Sequence[np.ndarray]) -> It
                 yield turn
             finally:
                 process.kill()
-
-
-def _answer(process: subprocess.Popen[str], question: str) -> str:
-    """The next line that it writes; "" where it has ended."""
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        process.stdin.write(question)
-        process.stdin.flush()
-    except BrokenPipeError:
-        return ""
-    return process.stdout.readline()

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from hotspare.demo.site import Site
 from hotspare.testing.hosts import Network
-from hotspare.testing.kafka_server import KafkaServers
+from hotspare.testing.kafka_server import KafkaServers, Settings
 from hotspare.testing.spark_cluster import StandaloneCluster
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 
@@ -47,9 +48,12 @@ class _ZooKeeper:
 
 
 @contextmanager
-def kafka_and_zookeeper(folder: Path, brokers: int = BROKERS) -> Iterator[Site]:
-    """Start the servers with their data in `folder`, and end them."""
-    with KafkaServers.start(folder, brokers) as kafka, ZooKeeperServer.start(folder / "zookeeper") as zookeeper:
+def kafka_and_zookeeper(folder: Path, brokers: int = BROKERS, settings: Settings = MappingProxyType({})) -> Iterator[Site]:
+    """Start the servers with their data in `folder`, and end them. `settings` are for the brokers."""
+    with (
+        KafkaServers.start(folder, brokers, settings=settings) as kafka,
+        ZooKeeperServer.start(folder / "zookeeper") as zookeeper,
+    ):
         stoppable = _OneBroker(kafka) if brokers > 1 else None
         store = (folder / "snapshots").as_uri()
         yield Site(kafka.url, zookeeper.url, store, stoppable, _ZooKeeper(zookeeper))

@@ -12,8 +12,9 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hotspare.errors import ClusterError
@@ -24,6 +25,9 @@ from hotspare.testing.server_process import LOOPBACK, Machine, ServerProcess, fr
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]
+
+Settings = Mapping[str, str | int]
+"""Of `server.properties`."""
 
 START_TIMEOUT_S = 60.0
 _START_ATTEMPTS = 3
@@ -66,15 +70,23 @@ class KafkaServers:
         self.bootstrap = ",".join(broker.address for broker in brokers)
 
     @classmethod
-    def start(cls, folder: Path, brokers: int = 1, secured: Secured | None = None, places: Sequence[Machine] = ()) -> KafkaServers:
+    def start(
+        cls,
+        folder: Path,
+        brokers: int = 1,
+        secured: Secured | None = None,
+        places: Sequence[Machine] = (),
+        settings: Settings = MappingProxyType({}),
+    ) -> KafkaServers:
         """Start fresh brokers that keep their data in `folder`, and return when all of them answer. ClusterError otherwise.
 
         If `secured`, they are reached by TLS and its password only. `places` says where each runs; on this machine by default.
+        `settings` win over those that all have.
 
         With three, topics are replicated three times by default, and two replicas must have a message before it counts.
         """
         for attempt in range(_START_ATTEMPTS):
-            servers = cls(_layout(folder / f"kafka-{attempt}", tuple(places) or (LOOPBACK,) * brokers, secured), secured)
+            servers = cls(_layout(folder / f"kafka-{attempt}", tuple(places) or (LOOPBACK,) * brokers, secured, settings), secured)
             try:
                 for broker in servers.brokers:
                     broker.launch()
@@ -181,7 +193,7 @@ def _listens(broker: KafkaBroker) -> bool:
         return probe.connect_ex((broker.place.address, broker.port)) == 0
 
 
-def _layout(folder: Path, places: Sequence[Machine], secured: Secured | None) -> tuple[KafkaBroker, ...]:
+def _layout(folder: Path, places: Sequence[Machine], secured: Secured | None, extra: Settings) -> tuple[KafkaBroker, ...]:
     """Settings and formatted data folders of a new cluster."""
     if folder.exists():
         raise ClusterError(f"{folder} exists already", hint="give a folder of its own to each cluster")
@@ -196,7 +208,7 @@ def _layout(folder: Path, places: Sequence[Machine], secured: Secured | None) ->
         (broker.folder / "log4j2.xml").write_text(_LOG_SETTINGS)
         settings = broker.folder / "server.properties"
         settings.touch(0o600)
-        settings.write_text("".join(f"{key}={value}\n" for key, value in _settings(broker, brokers).items()))
+        settings.write_text("".join(f"{key}={value}\n" for key, value in {**_settings(broker, brokers), **extra}.items()))
         logging_file = f"-Dlog4j2.configurationFile={broker.folder / 'log4j2.xml'}"
         broker.command = tuple(broker.place.command((java[0], logging_file, *java[1:], "kafka.Kafka", str(settings))))
     _format(java, brokers)

@@ -1,0 +1,43 @@
+"""Java programs of others beside which we are measured: their jars and the command that runs them, from the source.
+
+Any Java runtime will do: Janino compiles a program in memory when it is started, so no Java compiler is needed. Jars are pinned and
+fetched into the user's cache as those of Spark are.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from hotspare.runners.spark.jars import Jar, cache_folder, ensure_all
+from hotspare.runners.spark.jre import find_java
+
+_JANINO = (
+    Jar("org.codehaus.janino:commons-compiler:3.1.12", "17ea25d860225f4b59d0a512b4995f2e4711bdae5e15736cbcd5f6ce4dda8f7c"),
+    Jar("org.codehaus.janino:janino:3.1.12", "5699878c31e71c9a94cf472f95a2dad52ca7b0449c099276b8bd7e992a43595b"),
+)
+
+
+def fetched(jars: Sequence[Jar], name: str) -> tuple[str, ...]:
+    """Their paths, in a folder of that name in the cache. RunnerError where one cannot be had."""
+    return tuple(map(str, ensure_all(jars, cache_folder() / name)))
+
+
+def program(source: Path, class_path: Sequence[str], options: Sequence[str]) -> list[str]:
+    """The command that compiles a program and runs it. RunnerError where Java or the compiler cannot be had."""
+    jars = os.pathsep.join([*fetched(_JANINO, "janino"), *class_path])
+    run_source = ("org.codehaus.janino.JavaSourceClassLoader", "-sourcepath", str(source.parent), source.stem)
+    return [str(find_java()), *options, "-cp", jars, *run_source]
+
+
+def answer(process: subprocess.Popen[str], question: str) -> str:
+    """The next line that it writes; "" where it has ended."""
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        process.stdin.write(question)
+        process.stdin.flush()
+    except BrokenPipeError:
+        return ""
+    return process.stdout.readline()

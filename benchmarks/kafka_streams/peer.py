@@ -1,0 +1,211 @@
+"""Kafka Streams 4.1, beside which projects in shards are measured: an application of instances that are processes of their own.
+
+The program is `KeyedSum.java` beside this file. Streams' jars are pinned and fetched into the user's cache; the client's and those
+that both need are the test brokers'. Every instance stands by for the partitions of the others: one standby replica, so that two
+instances have each partition twice, as two engines of a group have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+import psutil
+from benchmarks._divided import TIMEOUT_S, Divided
+from benchmarks._divided_load import bootstrap_of
+from benchmarks._java import answer, fetched, program
+from confluent_kafka import Consumer, TopicPartition
+
+from hotspare.bus.contract import EPOCH_HEADER
+from hotspare.errors import ClusterError
+from hotspare.runners.spark.jars import Jar
+from hotspare.testing.cluster import wait_until
+from hotspare.testing.kafka_jars import class_path
+
+VERSION = "4.1.1"
+INSTANCES = ("1", "2")
+JARS = (
+    Jar(f"org.apache.kafka:kafka-streams:{VERSION}", "e554318dbc2b07461f714be32bb324744ba993eb7a49f938792beff577d7044b"),
+    Jar("org.rocksdb:rocksdbjni:9.7.3", "5ca63e0e955f101f7af1c1fb8ce260b5d3a5701cea7d8c2852b9d56031a57221"),
+)
+JVM_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:-UsePerfData")
+SETTINGS: dict[str, str | int] = {
+    "processing.guarantee": "exactly_once_v2",
+    "num.standby.replicas": 1,
+    "num.stream.threads": 1,
+    "statestore.cache.max.bytes": 64 << 20,
+    "acceptable.recovery.lag": 10_000,
+    "probing.rebalance.interval.ms": 60_000,
+    "main.consumer.max.poll.records": 10_000,
+    "consumer.max.partition.fetch.bytes": 4 << 20,
+    "producer.batch.size": 1 << 20,
+}
+"""What both measurements have; what is not named here is as Streams has it."""
+CATCH_UP: dict[str, str | int] = {**SETTINGS, "commit.interval.ms": 1_000}
+"""Outputs of a whole second in one transaction; the default is 100."""
+
+
+def quick(session_ms: int) -> dict[str, str | int]:
+    """For quick failover: whoever dies is noticed when its session ends, and its input is free again when its transaction has
+    ended."""
+    return {
+        **SETTINGS,
+        "commit.interval.ms": 100,
+        "poll.ms": 10,
+        "main.consumer.session.timeout.ms": session_ms,
+        "main.consumer.heartbeat.interval.ms": session_ms // 5,
+        "producer.transaction.timeout.ms": session_ms,
+        "producer.linger.ms": 0,
+        "retry.backoff.ms": 20,
+        "main.consumer.retry.backoff.ms": 20,
+        "reconnect.backoff.ms": 20,
+    }
+
+
+BROKER_SETTINGS: dict[str, str | int] = {
+    "group.min.session.timeout.ms": 100,
+    "group.initial.rebalance.delay.ms": 0,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 50,
+}
+"""Without these a broker grants no session below 6 s, and looks for transactions to end every 10 s. hotspare needs none of them."""
+_LOG_SETTINGS = """<Configuration status="error"><Appenders><Console name="out" target="SYSTEM_ERR">
+<PatternLayout pattern="%d %p %c: %m%n"/></Console></Appenders>
+<Loggers><Root level="warn"><AppenderRef ref="out"/></Root></Loggers></Configuration>
+"""
+_LOOK_S, _DONE_LOOK_S = 0.1, 0.2
+_LOG_TAIL_LENGTH = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What an instance says of itself: partitions that it works at and stands by for, and how many records it has to restore."""
+
+    state: str
+    active: tuple[int, ...]
+    standby: tuple[int, ...]
+    lag: int
+
+    @classmethod
+    def read(cls, line: str) -> Status:
+        told = json.loads(line)
+        return cls(told["state"], tuple(sorted(told["active"])), tuple(sorted(told["standby"])), told["lag"])
+
+
+def is_whole(told: Sequence[Status], shards: int) -> bool:
+    """Whether each partition is worked at by one instance and stood by for by another one, which lacks nothing that counts."""
+    everything = list(range(shards))
+    active = sorted(number for each in told for number in each.active)
+    standby = sorted(number for each in told for number in each.standby)
+    lag_max = int(SETTINGS["acceptable.recovery.lag"])
+    return active == standby == everything and all(each.state == "RUNNING" and each.lag < lag_max for each in told)
+
+
+def instance_of(epoch: int) -> str:
+    """Which instance put out what has this epoch."""
+    return str(epoch % 10)
+
+
+class Epochs(Enum):
+    """Whether outputs say who put them out, and since when: the header's name."""
+
+    SAID = EPOCH_HEADER
+    LEFT_OUT = ""
+
+
+@dataclass
+class Streams:
+    """The application for a project's topics. Its instances are called by digits."""
+
+    project: Divided
+    settings: Mapping[str, str | int]
+    epochs: Epochs
+    folder: Path
+    processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
+
+    @property
+    def application(self) -> str:
+        return f"streams-{self.project.prefix}"
+
+    def start_instance(self, name: str) -> None:
+        """One that was killed comes back with the files that it left."""
+        properties = self.folder / f"{name}.properties"
+        own = {
+            "application.id": self.application,
+            "bootstrap.servers": bootstrap_of(self.project.site.bus_url),
+            "state.dir": self.folder / f"state-{name}",
+        }
+        properties.write_text("".join(f"{key}={value}\n" for key, value in {**self.settings, **own}.items()))
+        log_settings = self.folder / "log4j2.xml"
+        log_settings.write_text(_LOG_SETTINGS)
+        jars = [*fetched(JARS, "kafka-streams"), *class_path().split(os.pathsep)]
+        options = (f"-Dlog4j2.configurationFile={log_settings}", *JVM_OPTIONS)
+        command = program(Path(__file__).parent / "KeyedSum.java", jars, options)
+        asked = [*command, str(properties), self.project.inbound, self.project.outbound, name, self.epochs.value]
+        with self._log(name).open("a") as log:
+            self.processes[name] = subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+
+    def status(self, name: str) -> Status:
+        """ClusterError where it has ended."""
+        line = answer(self.processes[name], "\n")
+        if not line:
+            tail = self._log(name).read_text(errors="replace")[-_LOG_TAIL_LENGTH:]
+            raise ClusterError(f"instance {name} of Kafka Streams has ended", detail=tail)
+        return Status.read(line)
+
+    def wait_whole(self) -> None:
+        wait_until(
+            lambda: is_whole([self.status(name) for name in self.processes], self.project.shards),
+            "instances of Kafka Streams with all partitions and their standbys",
+            TIMEOUT_S,
+            _LOOK_S,
+        )
+
+    def kill(self, name: str) -> None:
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def cpu_s(self) -> float:
+        """Processor time of all instances so far."""
+        times = [psutil.Process(process.pid).cpu_times() for process in self.processes.values()]
+        return sum(each.user + each.system for each in times)
+
+    def wait_done(self, ends: Sequence[int]) -> None:
+        """Until the input of each partition has been worked at as far as that offset, and the outputs of it are committed."""
+        places = [TopicPartition(self.project.inbound, number) for number in range(self.project.shards)]
+        settings = {"group.id": self.application, "isolation.level": "read_uncommitted", "enable.auto.commit": False}
+        group = Consumer({"bootstrap.servers": bootstrap_of(self.project.site.bus_url), **settings})
+
+        def is_done() -> bool:
+            for name, process in self.processes.items():
+                if process.poll() is not None:
+                    self.status(name)
+            return all(found.offset >= end for found, end in zip(group.committed(places, 10), ends, strict=True))
+
+        with contextlib.closing(group):
+            wait_until(is_done, f"Kafka Streams' committed offsets to reach {ends}", TIMEOUT_S, _DONE_LOOK_S)
+
+    def _log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+
+@contextlib.contextmanager
+def streams(project: Divided, settings: Mapping[str, str | int], epochs: Epochs) -> Iterator[Streams]:
+    """An application with two instances, whole; what is left of them is killed at the end."""
+    folder = project.folder / f"streams-{project.prefix}"
+    folder.mkdir()
+    made = Streams(project, settings, epochs, folder)
+    try:
+        for name in INSTANCES:
+            made.start_instance(name)
+        made.wait_whole()
+        yield made
+    finally:
+        for name in list(made.processes):
+            made.kill(name)
