@@ -48,8 +48,8 @@ PHASES = {
     "reader": "a reader has it",
 }
 """Each lasts from the end of the one before."""
-Watched = Callable[[int, Sequence[str]], AbstractContextManager[tuple[Cluster, Watch]]]
-"""Applications of a project under even load, of so many and with more options, and a reader of what comes of it."""
+Watched = Callable[[Divided, int, argparse.Namespace, Sequence[str]], AbstractContextManager[tuple[Cluster, Watch]]]
+"""Applications of a project under even load, so many and with more options, and a reader of what comes of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _ends(struck: Struck) -> Iterator[dict[int, int]]:
         thread.join()
 
 
-def _gaps_of(struck: Struck, project: Divided, watch: Watch) -> list[Gap]:
+def gaps_of(struck: Struck, project: Divided, watch: Watch) -> list[Gap]:
     """Of each shard that was struck, as soon as all are back."""
     firsts: dict[int, FirstOutput] = {}
 
@@ -124,7 +124,7 @@ def gap(site: Site, folder: Path, options: argparse.Namespace, watched: Watched)
                 wait_hosted(cluster, project)
                 time.sleep(rng.uniform(1, 3))
                 struck = KILLS[kind](cluster, project)
-                found += _gaps_of(struck, project, watch)
+                found += gaps_of(struck, project, watch)
                 if struck.application not in cluster.engines:
                     cluster.start_engine(struck.application)
             time.sleep(_LOGGED_S)

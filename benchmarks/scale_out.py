@@ -55,6 +55,7 @@ from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
 from hotspare.demo.site import Site
 from hotspare.testing.cluster import Cluster, wait_until
+from hotspare.testing.kafka_server import Compilers, Tuning
 
 PARTS = ("catch-up", "latency", "gap", "rest")
 EXECUTOR_MIB = 1024
@@ -72,6 +73,7 @@ SMALL = {
     "kills": 2,
     "rest_shards": 16,
     "rest_seconds": 10.0,
+    "compilers": Compilers.FIRST.value,
 }
 
 
@@ -245,6 +247,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--small", action="store_true", help="small sizes where nothing else is said")
     parser.add_argument("--site", choices=("kafka", "embedded"), default="kafka")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
+    parser.add_argument(
+        "--compilers", choices=[each.value for each in Compilers], default=Compilers.BOTH.value, help="of the brokers' JVM"
+    )
     parser.add_argument("--master", choices=("local-cluster", "local"), default="local-cluster")
     parser.add_argument("--executors", type=int, nargs="+", default=[1, 2, 4], help="catch-up: how many, one after another")
     parser.add_argument("--tasks", type=int, default=2, help="executors of each application elsewhere")
@@ -269,9 +274,16 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parsed(arguments)
     found: dict[int, CaughtUp] = {}
-    with tempfile.TemporaryDirectory(prefix="hotspare-scale-") as name, opened(options.site, Path(name), options.brokers) as site:
+    tuning = Tuning(compilers=Compilers(options.compilers))
+    with (
+        tempfile.TemporaryDirectory(prefix="hotspare-scale-") as name,
+        opened(options.site, Path(name), options.brokers, tuning) as site,
+    ):
         load = os.getloadavg()[0]
-        print(f"{psutil.cpu_count()} cores, load {load:.1f} at the start, {options.site}, {master(options.master, options.tasks)}")
+        print(
+            f"{psutil.cpu_count()} cores, load {load:.1f} at the start, {options.site} (compilers: {options.compilers}),"
+            f" {master(options.master, options.tasks)}"
+        )
         if "catch-up" in options.only:
             found = catch_up(site, Path(name), options)
         for part, measure in (("latency", latency), ("gap", partial(gap, watched=watched)), ("rest", rest)):

@@ -46,6 +46,8 @@ from benchmarks._divided import (
     kill_executor,
     wait_hosted,
 )
+from benchmarks._divided_gap import TIMEOUT_S as GAP_TIMEOUT_S
+from benchmarks._divided_gap import Gap, gaps_of, told
 from benchmarks._divided_load import (
     BLOCKS,
     FORMS,
@@ -62,7 +64,7 @@ from benchmarks._divided_load import (
 )
 from benchmarks._latency import now_us
 from benchmarks.kafka_streams.peer import BROKER_SETTINGS, CATCH_UP, JVM_OPTIONS, VERSION, Epochs, instance_of, quick, streams
-from benchmarks.scale_out import CATCH_UP_LEASE, FED_S, GAP_TIMEOUT_S, gaps_of, told
+from benchmarks.scale_out import CATCH_UP_LEASE, FED_S
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from hotspare.bus.open import open_bus
@@ -71,6 +73,7 @@ from hotspare.demo.faults import quantile
 from hotspare.demo.servers import kafka_and_zookeeper
 from hotspare.demo.site import Site
 from hotspare.testing.cluster import Cluster, wait_until
+from hotspare.testing.kafka_server import Compilers, Tuning
 
 PARTS = ("catch-up", "gap")
 OURS, PEER, IN_BLOCKS = "hotspare", "Streams", "blocks"
@@ -208,7 +211,7 @@ def committed_outputs(project: Divided) -> int:
     found, ended = 0, set[int]()
     while len(ended) < len(places):
         messages = consumer.consume(50_000, 0.2)
-        ended |= {message.partition() for message in messages if message.error() is not None}
+        ended |= {message.partition() or 0 for message in messages if message.error() is not None}
         found += sum(message.error() is None for message in messages)
     consumer.close()
     return found
@@ -254,8 +257,8 @@ class Gaps:
     read: list[float]
 
     @classmethod
-    def of(cls, found: Sequence[tuple[float, float]]) -> Gaps:
-        return cls([each[0] for each in found], [each[1] for each in found])
+    def of(cls, found: Sequence[Gap]) -> Gaps:
+        return cls([each.appended_ms for each in found], [each.read_ms for each in found])
 
 
 @contextlib.contextmanager
@@ -273,7 +276,7 @@ def watched(project: Divided, options: argparse.Namespace) -> Iterator[Watch]:
 
 
 def our_gaps(project: Divided, options: argparse.Namespace, rng: random.Random) -> Gaps:
-    found: list[tuple[float, float]] = []
+    found: list[Gap] = []
     with project.cluster(*runner(options)) as cluster:
         start_both(cluster, project)
         with watched(project, options) as watch:
@@ -281,14 +284,14 @@ def our_gaps(project: Divided, options: argparse.Namespace, rng: random.Random) 
                 wait_hosted(cluster, project)
                 time.sleep(rng.uniform(1, 3))
                 struck = (kill_driver if options.runner == "local" else kill_executor)(cluster, project)
-                found += gaps_of(struck, watch)
+                found += gaps_of(struck, project, watch)
                 if struck.application not in cluster.engines:
                     cluster.start_engine(struck.application)
     return Gaps.of(found)
 
 
 def peer_gaps(project: Divided, options: argparse.Namespace, rng: random.Random) -> Gaps:
-    found: list[tuple[float, float]] = []
+    found: list[Gap] = []
     create_topics(project)
     with streams(project, quick(options.session_ms), Epochs.SAID) as application, watched(project, options) as watch:
         for _ in range(options.kills):
@@ -298,9 +301,10 @@ def peer_gaps(project: Divided, options: argparse.Namespace, rng: random.Random)
             name = max(active, key=lambda each: len(active[each]))
             wait_until(lambda held=active[name], name=name: holds(watch, held, name), "its outputs", TIMEOUT_S)  # type: ignore[misc]
             leaders = {number: Leader(watch.firsts[number][-1].epoch, name, "", 0) for number in active[name]}
-            at_us = now_us()
+            at_us, process_id = now_us(), application.processes[name].pid
             application.kill(name)
-            found += gaps_of(Struck(name, "instance", at_us, leaders), watch)
+            processes = dict.fromkeys(leaders, process_id)
+            found += gaps_of(Struck(name, "instance", at_us, leaders, processes), project, watch)
             application.start_instance(name)
     return Gaps.of(found)
 
@@ -317,8 +321,8 @@ def gap(site: Site, folder: Path, options: argparse.Namespace) -> float:
     for arm, measure in ((OURS, our_gaps), (PEER, peer_gaps)):
         project = Divided(site, folder, f"gap{arm.lower()}", options.shards, PROJECT)
         found[arm] = made = measure(project, options, random.Random(options.seed))
-        print(f"{arm:9}kill -9, {options.kills} times, {told(made.appended)} until output")
-        print(f"         {told(made.read)} until a reader has it", flush=True)
+        print(f"{arm:9}kill -9, {options.kills} times, {told('gap_ms', made.appended)} until output")
+        print(f"         {told('gap_ms', made.read)} until a reader has it", flush=True)
     ratio = quantile(found[OURS].read, 0.5) / quantile(found[PEER].read, 0.5)
     print(f"gap: {ratio:.3f} x Streams' (goal {GAP_GOAL})", flush=True)
     return ratio
@@ -365,7 +369,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ratios: dict[str, float] = {}
     with (
         tempfile.TemporaryDirectory(prefix="hotspare-streams-") as name,
-        kafka_and_zookeeper(Path(name), options.brokers, BROKER_SETTINGS) as site,
+        kafka_and_zookeeper(Path(name), options.brokers, Tuning(BROKER_SETTINGS, Compilers.BOTH)) as site,
     ):
         print(
             f"{psutil.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start, {options.shards} partitions, {options.runner}"

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 from hotspare.demo.site import Site
 from hotspare.testing.hosts import Network
-from hotspare.testing.kafka_server import KafkaServers, Settings
+from hotspare.testing.kafka_server import AS_TESTS, KafkaServers, Tuning
 from hotspare.testing.spark_cluster import StandaloneCluster
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 
@@ -48,10 +47,10 @@ class _ZooKeeper:
 
 
 @contextmanager
-def kafka_and_zookeeper(folder: Path, brokers: int = BROKERS, settings: Settings = MappingProxyType({})) -> Iterator[Site]:
-    """Start the servers with their data in `folder`, and end them. `settings` are for the brokers."""
+def kafka_and_zookeeper(folder: Path, brokers: int = BROKERS, tuning: Tuning = AS_TESTS) -> Iterator[Site]:
+    """Start the servers with their data in `folder`, and end them."""
     with (
-        KafkaServers.start(folder, brokers, settings=settings) as kafka,
+        KafkaServers.start(folder, brokers, tuning=tuning) as kafka,
         ZooKeeperServer.start(folder / "zookeeper") as zookeeper,
     ):
         stoppable = _OneBroker(kafka) if brokers > 1 else None

@@ -13,8 +13,9 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hotspare.errors import ClusterError
@@ -26,14 +27,30 @@ from hotspare.testing.server_process import LOOPBACK, Machine, ServerProcess, fr
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata  # type: ignore[attr-defined]
 
-Settings = Mapping[str, str | int]
-"""Of `server.properties`."""
+
+class Compilers(Enum):
+    """Of a broker's JVM. The first alone starts quickly and takes no core for compiling; both make it faster after a minute."""
+
+    FIRST = "first"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What differs between brokers. `settings`, of `server.properties`, win over those that all have."""
+
+    settings: Mapping[str, str | int] = field(default_factory=dict)
+    compilers: Compilers = Compilers.FIRST
+
+
+AS_TESTS = Tuning()
 
 START_TIMEOUT_S = 60.0
 _START_ATTEMPTS = 3
 _POLL_S = 0.02
 _LOG_TAIL_LENGTH = 2_000
-_JVM_OPTIONS = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+_JVM_OPTIONS = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
 _CLUSTER_ID = "aG90c3BhcmUtdGVzdC1rYQ"
 
 _LOG_SETTINGS = """<Configuration status="error"><Appenders><Console name="out"><PatternLayout pattern="%d %p %c: %m%n"/></Console>
@@ -76,17 +93,16 @@ class KafkaServers:
         brokers: int = 1,
         secured: Secured | None = None,
         places: Sequence[Machine] = (),
-        settings: Settings = MappingProxyType({}),
+        tuning: Tuning = AS_TESTS,
     ) -> KafkaServers:
         """Start fresh brokers that keep their data in `folder`, and return when all of them answer. ClusterError otherwise.
 
         If `secured`, they are reached by TLS and its password only. `places` says where each runs; on this machine by default.
-        `settings` win over those that all have.
 
         With three, topics are replicated three times by default, and two replicas must have a message before it counts.
         """
         for attempt in range(_START_ATTEMPTS):
-            servers = cls(_layout(folder / f"kafka-{attempt}", tuple(places) or (LOOPBACK,) * brokers, secured, settings), secured)
+            servers = cls(_layout(folder / f"kafka-{attempt}", tuple(places) or (LOOPBACK,) * brokers, secured, tuning), secured)
             try:
                 for broker in servers.brokers:
                     broker.launch()
@@ -193,7 +209,7 @@ def _listens(broker: KafkaBroker) -> bool:
         return probe.connect_ex((broker.place.address, broker.port)) == 0
 
 
-def _layout(folder: Path, places: Sequence[Machine], secured: Secured | None, extra: Settings) -> tuple[KafkaBroker, ...]:
+def _layout(folder: Path, places: Sequence[Machine], secured: Secured | None, tuning: Tuning) -> tuple[KafkaBroker, ...]:
     """Settings and formatted data folders of a new cluster."""
     if folder.exists():
         raise ClusterError(f"{folder} exists already", hint="give a folder of its own to each cluster")
@@ -202,13 +218,14 @@ def _layout(folder: Path, places: Sequence[Machine], secured: Secured | None, ex
         KafkaBroker(number, place, (ports[2 * number - 2], ports[2 * number - 1]), folder / f"broker-{number}", secured)
         for number, place in enumerate(places, 1)
     )
-    java = (str(find_java()), *_JVM_OPTIONS, "-cp", class_path())
+    compilers = () if tuning.compilers is Compilers.BOTH else (_FIRST_COMPILER,)
+    java = (str(find_java()), *_JVM_OPTIONS, *compilers, "-cp", class_path())
     for broker in brokers:
         (broker.folder / "data").mkdir(parents=True)
         (broker.folder / "log4j2.xml").write_text(_LOG_SETTINGS)
         settings = broker.folder / "server.properties"
         settings.touch(0o600)
-        settings.write_text("".join(f"{key}={value}\n" for key, value in {**_settings(broker, brokers), **extra}.items()))
+        settings.write_text("".join(f"{key}={value}\n" for key, value in {**_settings(broker, brokers), **tuning.settings}.items()))
         logging_file = f"-Dlog4j2.configurationFile={broker.folder / 'log4j2.xml'}"
         broker.command = tuple(broker.place.command((java[0], logging_file, *java[1:], "kafka.Kafka", str(settings))))
     _format(java, brokers)

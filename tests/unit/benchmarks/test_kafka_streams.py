@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from benchmarks._divided import Divided
 from benchmarks._divided_load import JSON, single_events
-from benchmarks.kafka_streams.__main__ import BLOCKS_PROJECT, PROJECT, Gaps, block_load, json_key, json_load, last_line, written
+from benchmarks.kafka_streams.__main__ import BLOCKS_PROJECT, PROJECT, block_load, json_key, json_load, last_line, written
 from benchmarks.kafka_streams.peer import Status, instance_of, is_whole
 
 from hotspare.bus.open import open_bus
@@ -94,4 +94,3 @@ def test_an_epoch_says_whose_it_is() -> None:
 def test_the_last_line_says_what_was_measured() -> None:
     assert last_line(1.994, 0.1234) == "throughput_ratio 1.99 gap_ratio 0.123"
     assert last_line(None, None) == "throughput_ratio - gap_ratio -"
-    assert Gaps.of([(1.0, 2.0), (3.0, 4.0)]) == Gaps([1.0, 3.0], [2.0, 4.0])
