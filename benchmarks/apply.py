@@ -3,13 +3,14 @@ function, which here says the same (running count, sum and greatest amount by ca
 
 Every way reads the same files, puts out a row for each payment, and gives it to the noop sink; the first shuffle and the sort are
 Spark's in all three. A check compares what the three put out, by sums. Beside the times stands the most memory that the Python
-workers had together, so that one sees whether it grows with the table. Default settings of Spark, two task slots. The function of
-pandas is slow, so it gets a smaller table, as does `apply` beside it; pandas is no package of hotspare, and without it this
-part is left out.
+workers had together, so that one sees whether it grows with the table. Two task slots; two settings of Spark are as
+docs/dataframes.md advises (`ARROW`), but with `--spark-defaults`. The function of pandas is called for each card and is slow, so it
+gets a smaller table of fewer cards, as does `apply` beside it; pandas is no package of hotspare, and without it this part is left
+out.
 
-    python -m benchmarks.apply [--rows 5000000] [--cards 100000] [--pandas-rows 500000] [--repeat 3] [--folder FOLDER]
+    python -m benchmarks.apply [--rows 5000000] [--cards 100000] [--pandas-rows 500000] [--pandas-cards 5000] [--repeat 3]
 
-`--folder` keeps the tables there for the next time.
+`--folder` keeps the tables there for the next time. The ways take turns.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,11 @@ queries:
     edges: [payments -> totals]
 """
 SLOTS = 2
+ARROW = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "40000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+}
+"""Batches as the engine takes them, and no looking at the size of each row."""
 
 
 def main() -> int:
@@ -52,6 +58,8 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--cards", type=int, default=100_000)
     parser.add_argument("--pandas-rows", type=int, default=500_000)
+    parser.add_argument("--pandas-cards", type=int, default=5_000)
+    parser.add_argument("--spark-defaults", action="store_true", help="Spark's own settings for what goes to and from Python")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--folder", type=Path)
     asked = parser.parse_args()
@@ -59,26 +67,29 @@ def main() -> int:
     from pyspark.sql import SparkSession
 
     session = SparkSession.builder.master(f"local[{SLOTS}]").config("spark.driver.memory", "2g").config("spark.ui.enabled", "false")
+    for name, value in () if asked.spark_defaults else ARROW.items():
+        session = session.config(name, value)
     spark = session.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     with contextlib.ExitStack() as stack:
         folder = asked.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        large, small = (_payments(spark, folder / f"{rows}-{asked.cards}", rows, asked.cards) for rows in _sizes(asked))
+        large, small = (_payments(spark, folder / f"{rows}-{cards}", rows, cards) for rows, cards in _sizes(asked))
         names = [name for name in ("apply", "window", "pandas") if name != "pandas" or find_spec("pandas") is not None]
         checks = [_checked(ways(small)[name]) for name in names]
         if len(set(checks)) > 1:
             sys.stderr.write(f"the ways differ: {checks}\n")
             return 1
-        at_large = {name: _measured(ways(large)[name], asked.rows, asked.repeat, name) for name in ("apply", "window")}
-        at_small = {name: _measured(ways(small)[name], asked.pandas_rows, asked.repeat, name) for name in names if name != "window"}
+        at_large = _measured(ways(large), ("window", "apply"), asked.rows, asked.repeat)
+        at_small = _measured(ways(small), [name for name in names if name != "window"], asked.pandas_rows, asked.repeat)
     spark.stop()
     to_pandas = f"{at_small['apply'] / at_small['pandas']:.2f}" if "pandas" in at_small else "-"
     print(f"apply_to_window {at_large['apply'] / at_large['window']:.2f} apply_to_pandas {to_pandas}")
     return 0
 
 
-def _sizes(asked: argparse.Namespace) -> tuple[int, int]:
-    return asked.rows, asked.pandas_rows
+def _sizes(asked: argparse.Namespace) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Rows and cards."""
+    return (asked.rows, asked.cards), (asked.pandas_rows, asked.pandas_cards)
 
 
 def _payments(spark: Any, path: Path, rows: int, cards: int) -> Any:
@@ -124,18 +135,21 @@ def _checked(way: Callable[[], Any]) -> tuple[float, ...]:
     return tuple(way().selectExpr("count(*)", "sum(n)", "round(sum(total), 2)", "round(sum(highest), 2)").collect()[0])
 
 
-def _measured(way: Callable[[], Any], rows: int, repeat: int, name: str) -> float:
-    """Rows per second, the median; prints it."""
-    rates, most = [], 0
-    for _ in range(repeat):
+def _measured(found: Mapping[str, Callable[[], Any]], names: Sequence[str], rows: int, repeat: int) -> dict[str, float]:
+    """Rows per second of each way, the median; prints it."""
+    rates: dict[str, list[float]] = {name: [] for name in names}
+    most = dict.fromkeys(names, 0)
+    for name in [*names] * repeat:
         with _Watch() as watch:
             began = time.monotonic()
-            way().write.format("noop").mode("overwrite").save()
-            rates.append(rows / (time.monotonic() - began))
-        most = max(most, watch.most)
-    rate = statistics.median(rates)
-    print(f"{name:8} {rows:>11,} rows {rate:>11,.0f} rows/s (best {max(rates):,.0f}), Python workers {most >> 20} MiB", flush=True)
-    return rate
+            found[name]().write.format("noop").mode("overwrite").save()
+            rates[name].append(rows / (time.monotonic() - began))
+        most[name] = max(most[name], watch.most)
+    medians = {name: statistics.median(rates[name]) for name in names}
+    for name in names:
+        told = f"{medians[name]:>11,.0f} rows/s (best {max(rates[name]):,.0f}), Python workers {most[name] >> 20} MiB"
+        print(f"{name:8} {rows:>11,} rows {told}", flush=True)
+    return medians
 
 
 class _Watch:

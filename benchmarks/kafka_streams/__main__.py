@@ -3,7 +3,8 @@
 Both count and sum the same events by key, on the same broker, with an output for every event and exactly once. Each has every
 partition twice: hotspare in two applications of one executor (or, with --runner local, in two engines without Spark), Streams in
 two instances with one standby replica, state in RocksDB. An event is a JSON message of its own with its key as Kafka's key, for
-Streams takes one event per message; `blocks` is hotspare again, with the same events in Arrow blocks of 1,000.
+Streams takes one event per message; `blocks` is hotspare again, with the same events in Arrow blocks of 1,000, and `alone` is
+hotspare without a spare: what Streams keeps ready computes nothing, it follows a changelog.
 
     catch-up   they take turns. From the moment at which all events can be read to the append of the last output; what Streams put
                out is read and counted afterwards, and hotspare's sequences are
@@ -29,6 +30,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +78,8 @@ from hotspare.testing.cluster import Cluster, wait_until
 from hotspare.testing.kafka_server import Compilers, Tuning
 
 PARTS = ("catch-up", "gap")
-OURS, PEER, IN_BLOCKS = "hotspare", "Streams", "blocks"
+OURS, PEER, IN_BLOCKS, ALONE = "hotspare", "Streams", "blocks", "alone"
+ONCE = (IN_BLOCKS, ALONE)
 APPLICATIONS = ("a", "b")
 BLOCK_EVENTS = 1_000
 ON_EXECUTORS = ("--runner", "partitioned", "--master", "local-cluster[1,1,1024]", "--rebalance-after-ms", "1000")
@@ -151,10 +154,10 @@ def written(project: Divided, load: Load) -> Iterator[None]:
         yield
 
 
-def ours(project: Divided, loads: tuple[Load, Load], run: Sequence[str]) -> Rate:
+def ours(project: Divided, loads: tuple[Load, Load], run: Sequence[str], names: Sequence[str] = APPLICATIONS) -> Rate:
     warm, measured = loads
     with project.cluster(*run, *CATCH_UP_LEASE) as cluster, contextlib.closing(open_bus(project.site.bus_url)) as bus:
-        start_both(cluster, project)
+        start(cluster, project, names)
         with written(project, warm):
             pass
         wait_outputs(bus, project, outputs_of(project, warm.events))
@@ -217,8 +220,8 @@ def committed_outputs(project: Divided) -> int:
     return found
 
 
-def start_both(cluster: Cluster, project: Divided) -> None:
-    for name in APPLICATIONS:
+def start(cluster: Cluster, project: Divided, names: Sequence[str] = APPLICATIONS) -> None:
+    for name in names:
         cluster.start_engine(name)
     wait_hosted(cluster, project)
 
@@ -229,18 +232,24 @@ def catch_up(site: Site, folder: Path, options: argparse.Namespace) -> float:
     singly, in_blocks = (
         (make(plain, 0, options.warm_events), make(plain, options.warm_events, options.events)) for make in (json_load, block_load)
     )
-    arms = {OURS: (ours, PROJECT, singly), PEER: (peer, PROJECT, singly), IN_BLOCKS: (ours, BLOCKS_PROJECT, in_blocks)}
+    arms: dict[str, tuple[Callable[[Divided, tuple[Load, Load], Sequence[str]], Rate], str, tuple[Load, Load]]] = {
+        OURS: (ours, PROJECT, singly),
+        PEER: (peer, PROJECT, singly),
+        IN_BLOCKS: (ours, BLOCKS_PROJECT, in_blocks),
+        ALONE: (partial(ours, names=APPLICATIONS[:1]), PROJECT, singly),
+    }
     found: dict[str, list[Rate]] = {arm: [] for arm in arms}
     for turn in range(options.runs):
         for arm, (measure, text, loads) in arms.items():
-            if arm != IN_BLOCKS or not turn:
+            if arm not in ONCE or not turn:
                 project = Divided(site, folder, f"{arm.lower()}{turn}", options.shards, text)
                 found[arm].append(made := measure(project, loads, runner(options)))
                 print(f"{arm:9}{made.events_per_s / 1e3:8.0f} k events/s   cpu {made.cpu_s:6.2f} s per million events", flush=True)
     medians = {arm: statistics.median(each.events_per_s for each in rates) for arm, rates in found.items()}
     ratio = medians[OURS] / medians[PEER]
     print(
-        f"catching up: {ratio:.2f} x Streams (goal {THROUGHPUT_GOAL}), in blocks {medians[IN_BLOCKS] / medians[PEER]:.2f} x",
+        f"catching up: {ratio:.2f} x Streams (goal {THROUGHPUT_GOAL}), in blocks {medians[IN_BLOCKS] / medians[PEER]:.2f} x,"
+        f" without a spare {medians[ALONE] / medians[PEER]:.2f} x",
         flush=True,
     )
     return ratio
@@ -278,7 +287,7 @@ def watched(project: Divided, options: argparse.Namespace) -> Iterator[Watch]:
 def our_gaps(project: Divided, options: argparse.Namespace, rng: random.Random) -> Gaps:
     found: list[Gap] = []
     with project.cluster(*runner(options)) as cluster:
-        start_both(cluster, project)
+        start(cluster, project)
         with watched(project, options) as watch:
             for _ in range(options.kills):
                 wait_hosted(cluster, project)
