@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from hotspare.model.load import load_text
 from hotspare.runners.contract import SourceTopic
 from hotspare.testing.cluster import SpawnedEngine, wait_until
 from hotspare.testing.recorder import OutputReader, ReferenceRun
+from hotspare.testing.server_process import LOOPBACK
 from hotspare.testing.verify import compare_stream
 from tests.e2e.site import PREFIX, SOURCE, Site
 
@@ -51,6 +54,13 @@ queries:
       refunded: {type: copy, publish: true}
     edges: [orders -> kept, orders -> numbered, orders -> short, orders -> large, orders -> recent, refunds -> refunded]
 """
+NEWER = """\
+import sys
+from hotspare.engine import semantics
+semantics.SEMANTICS += 1
+from hotspare.cli.main import main
+sys.exit(main())
+"""
 UNCHANGED = ("sales/kept", "sales/numbered")
 EVENTS, RATE = 60_000, 100
 """More than any run of the test takes: the publisher is stopped at the end."""
@@ -78,6 +88,22 @@ class Shop:
         for name in ("one", "two"):
             self.site.cluster.start_engine(name)
         self.site.cluster.wait_ready(240)
+
+    def add(self, text: str, *names: str) -> None:
+        """Engines of this project, beside those that run."""
+        self.site.project.write_text(text)
+        for name in names:
+            self.site.cluster.start_engine(name)
+        self.site.cluster.wait_ready(240)
+
+    def active(self) -> str:
+        """Who has the role, once somebody has."""
+        wait_until(lambda: self.site.cluster.active() is not None, "an active engine", 60)
+        return self.site.cluster.leader().holder
+
+    def newer(self, *arguments: str) -> list[str]:
+        """A command of a hotspare whose windows mean something else, as far as it says."""
+        return [sys.executable, "-c", NEWER, *arguments, "--bus", self.site.bus_url, "--prefix", PREFIX]
 
     def kill(self, *names: str) -> None:
         for name in names:
@@ -120,13 +146,13 @@ class Shop:
             bus.close()
 
 
-def check_unchanged(shop: Shop) -> None:
+def check_unchanged(shop: Shop, least: int = 500) -> None:
     expected = shop.reference(OLD)
     for stream in UNCHANGED:
         assert not shop.readers[stream].epochs_fall()
         verdict = compare_stream(expected[stream], shop.readers[stream].table())
         assert (verdict.lost, verdict.doubled, verdict.wrong) == (0, 0, 0), (stream, verdict)
-        assert verdict.delivered >= 500
+        assert verdict.delivered >= least
 
 
 def check_changed(shop: Shop) -> None:
@@ -178,5 +204,82 @@ def test_stopped_engines_go_on_with_a_changed_project_and_back(tmp_path: Path) -
         check_changed(shop)
     except ClusterError as error:
         raise AssertionError(f"{error}\n{shop.site.cluster.account()}") from error
+    finally:
+        shop.site.stop()
+
+
+def test_a_changed_project_runs_beside_the_one_before_takes_over_and_gives_back(tmp_path: Path) -> None:
+    """SPEC Z6, while events come: engines of both projects, the active one killed under each of them, forwards and back."""
+    shop = Shop(Site(tmp_path, options=("--runner", "local", "--snapshot-interval-ms", "300")))
+    try:
+        shop.start(OLD)
+        publisher = shop.begin()
+        shop.wait_for_more("sales/kept", 200)
+        assert "may start" in shop.upgrade(NEW, "--beside", "--empty")
+        shop.add(NEW, "three", "four")
+        shop.kill(shop.active())
+        shop.wait_for_more("sales/old", 50)
+        before = shop.active()
+        assert before in ("one", "two"), "before it leads, the changed project has the role only where no other engine lives"
+        assert "three" in shop.upgrade(NEW, "--dry-run", "--lead")
+        assert f"after {before}" in shop.upgrade(NEW, "--lead")
+        shop.wait_for_more("sales/recent", 100)
+        shop.kill(shop.active())
+        shop.wait_for_more("sales/recent", 50)
+        assert shop.active() in ("three", "four")
+        shop.upgrade(NEW, "--back")
+        shop.wait_for_more("sales/old", 100)
+        assert shop.active() == before
+        left = next(name for name in ("three", "four") if name in shop.site.cluster.engines)
+        ended = shop.site.cluster.engines.pop(left)
+        wait_until(lambda: not ended.is_running, "an engine of the project that is left out ends", 60)
+        assert "was upgraded" in ended.log_tail()
+        publisher.ask_stop()
+        assert publisher.wait_stopped(60) == 0, publisher.log_tail()
+        shop.site.cluster.engines[before].ask_stop()
+        shop.site.cluster.engines[before].wait_stopped()
+        shop.poll()
+        check_unchanged(shop)
+        check_changed(shop)
+    except ClusterError as error:
+        raise AssertionError(f"{error}\n{shop.site.cluster.account()}") from error
+    finally:
+        shop.site.stop()
+
+
+def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_over(tmp_path: Path) -> None:
+    """The same project, and a hotspare that says that its windows mean something else: states are kept, every stream goes on."""
+    shop = Shop(Site(tmp_path, options=("--runner", "local", "--snapshot-interval-ms", "300")))
+    cluster = shop.site.cluster
+
+    def upgraded(*options: str) -> str:
+        command = shop.newer("upgrade", str(shop.site.project), "--empty", *options)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    try:
+        shop.site.project.write_text(OLD)
+        cluster.start_engine("one")
+        cluster.wait_ready(240)
+        publisher = shop.begin()
+        shop.wait_for_more("sales/kept", 200)
+        upgraded("--beside")
+        run = shop.newer("run", str(shop.site.project), "--engine", "two", *shop.site.options)
+        cluster.engines["two"] = cluster._spawn("two", run, LOOPBACK)
+        cluster.wait_ready(240)
+        assert "two is active" in upgraded("--lead")
+        shop.wait_for_more("sales/kept", 200)
+        assert "only one" in upgraded("--finish")
+        ended = cluster.engines.pop("one")
+        wait_until(lambda: not ended.is_running, "the engine of the older version ends", 60)
+        publisher.ask_stop()
+        assert publisher.wait_stopped(60) == 0, publisher.log_tail()
+        cluster.engines["two"].ask_stop()
+        cluster.engines["two"].wait_stopped()
+        shop.poll()
+        check_unchanged(shop, 400)
+    except ClusterError as error:
+        raise AssertionError(f"{error}\n{cluster.account()}") from error
     finally:
         shop.site.stop()

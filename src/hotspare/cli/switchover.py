@@ -71,7 +71,7 @@ def _moved(service: Coordination, group: str, to: str, timeout_s: float) -> str:
         raise UsageError(f"group {group} has no engine {to}", hint="engines: " + ", ".join(names))
     if to == before.holder:
         return f"{to} is active already"
-    after = _switched(service, group, before, to, timeout_s)
+    after = switched(service, group, before, to, timeout_s)
     return f"{after.holder} is active under epoch {after.epoch}, after {before.holder}"
 
 
@@ -143,7 +143,7 @@ def moves_to_spread(active: Mapping[str, str], spares: Mapping[str, Collection[s
         now[group] = moved[group] = engine
 
 
-def _switched(service: Coordination, group: str, before: Leader, to: str, timeout_s: float) -> Leader:
+def switched(service: Coordination, group: str, before: Leader, to: str, timeout_s: float) -> Leader:
     """The new leader. UsageError where another engine than `to`, or nobody, became it; then nothing is asked any more."""
     from hotspare.errors import UsageError
 

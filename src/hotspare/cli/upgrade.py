@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ import typer
 from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
 
 if TYPE_CHECKING:
+    from hotspare.cli.upgrading.beside import Step, Way
     from hotspare.engine.upgrade import Upgrade
     from hotspare.host.upgrading import Planned
     from hotspare.stores.contract import SnapshotInfo
@@ -29,16 +31,24 @@ def command(
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     project_name: ProjectNameOption = "",
     shards: ShardsOption = 1,
+    beside: Annotated[
+        bool, typer.Option("--beside", help="Engines run on: those of the changed project may start as spares.")
+    ] = False,
+    lead: Annotated[bool, typer.Option("--lead", help="After --beside: one of the changed project becomes active.")] = False,
+    finish: Annotated[bool, typer.Option("--finish", help="After --lead: engines of the project of before end.")] = False,
+    back: Annotated[bool, typer.Option("--back", help="One of the project of before is active again, the others end.")] = False,
+    timeout_s: Annotated[float, typer.Option(help="How long --lead and --back wait for an engine that may have the role.")] = 30.0,
 ) -> None:
     """Say window by window what a changed project means for the group that runs it, and let the group go on with it.
 
-    Its engines are stopped before, and started with the changed project afterwards. The project of before is a change like any
-    other: that is the way back.
+    Its engines are stopped before, and started with the changed project afterwards; or they run on, with --beside, --lead and
+    --finish one after the other. The project of before is a change like any other: that is the way back.
     """
     from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.shared.existing import existing_bus, existing_coordination
     from hotspare.cli.shared.living import Others, refuse_if_alive
     from hotspare.cli.shared.project_file import loaded_project
+    from hotspare.cli.upgrading import beside as steps
     from hotspare.engine.plan import compile_plan
     from hotspare.engine.upgrade import Past
     from hotspare.errors import UsageError
@@ -46,6 +56,7 @@ def command(
     from hotspare.shard import shards_of
     from hotspare.stores.open import default_store_url, open_store
 
+    way = steps.way(beside=beside, lead=lead, finish=finish, back=back)
     loaded = loaded_project(project, set_, name=project_name)
     with ExitStack() as stack:
         opened, service = existing_bus(stack, bus), existing_coordination(stack, coordination, bus)
@@ -58,7 +69,9 @@ def command(
         _show(found)
         if refusals := [refusal for each in found for refusal in each.change.refusals]:
             raise UsageError("the project cannot be upgraded", detail="\n  ".join(dict.fromkeys(refusals)))
-        if dry_run:
+        step = steps.Step(places, checked_prefix(prefix), shards, timeout_s)
+        if dry_run or way is not steps.Way.STOPPED:
+            _take(found, way, step, Only.TELL if dry_run else Only.NOTHING)
             return
         waiting = [each for each in found if not each.is_done]
         for each in waiting:
@@ -68,6 +81,30 @@ def command(
         for each in found:
             if each.is_done:
                 typer.echo(f"{each.group}: runs this project already")
+
+
+class Only(Enum):
+    """What is left out of a step."""
+
+    NOTHING = "nothing"
+    TELL = "all but telling"
+
+
+def _take(found: list[Planned], way: Way, step: Step, only: Only) -> None:
+    """A step beside running engines; of a dry run, which projects and engines there are."""
+    from hotspare.cli.upgrading import beside as steps
+
+    taken = {
+        steps.Way.BESIDE: steps.beside,
+        steps.Way.LEAD: steps.to_the_front,
+        steps.Way.BACK: steps.back,
+        steps.Way.FINISH: steps.finish,
+    }
+    for each in found:
+        if only is Only.NOTHING:
+            typer.echo(f"{each.group}: {taken[way](step, each)}")
+        else:
+            typer.echo(steps.told(step, each))
 
 
 def _show(found: list[Planned]) -> None:

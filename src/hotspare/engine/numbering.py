@@ -12,6 +12,9 @@ from typing import TypeAlias
 
 NUMBERING = "numbering"
 """In the header of a snapshot."""
+NUMBERED_SINCE = "numbered_since"
+"""Likewise: the epoch at which the project last changed that publishes, when these numbers were so. What changed later is to be
+seen in the progress of the group."""
 
 Numbering: TypeAlias = dict[str, int | None]
 
@@ -19,3 +22,8 @@ Numbering: TypeAlias = dict[str, int | None]
 def numbering_of(header: bytes) -> Numbering:
     """ValueError, TypeError or AttributeError where it cannot be read."""
     return {str(name): None if shift is None else int(shift) for name, shift in json.loads(header).get(NUMBERING, {}).items()}
+
+
+def numbered_since(header: bytes) -> int:
+    """ValueError, TypeError or AttributeError where it cannot be read."""
+    return int(json.loads(header).get(NUMBERED_SINCE, 0))

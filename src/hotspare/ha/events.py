@@ -35,6 +35,8 @@ class HaEventKind(Enum):
     """A process that was stopped with the bus's lock in its hands."""
     QUALITY_CHANGED = "quality changed"
     """Another quality of service of a stream is acted by from now on, or one that makes no sense was passed over."""
+    PROJECTS_CHANGED = "projects changed"
+    """What was decided about another project of the group."""
     OUTPUTS_LOST = "outputs lost"
     """A new active no longer held outputs that were not committed, as the stream's quality allows; numbers: how many."""
     OUTPUT_TOO_LARGE = "output too large"

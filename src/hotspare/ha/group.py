@@ -105,7 +105,7 @@ class GroupEngine:
     def _new_state(self, joined: Joined) -> GroupState:
         definition, core = self._definition, joined.core
         streams = [output.stream for output in definition.topics.outbound]
-        shifts = {stream: joined.numbering.get(stream) or 0 for stream in streams}
+        shifts = {stream: joined.numbering.by_stream.get(stream) or 0 for stream in streams}
         bases = {stream: _base(core, stream, shifts[stream]) for stream in streams}
         now_ms, order = self._ports.clock_ms(), sum(core.next_offsets.values())
         wall_ms = self._ports.wall_us() // 1_000
@@ -130,9 +130,10 @@ class GroupEngine:
             project_hash=definition.project.hash,
             document=definition.project.document,
             store_id=joined.store_id,
+            projects=joined.projects,
         )
         for name, mark in bases.items():
-            is_unplaced = joined.numbering.get(name, 0) is None
+            is_unplaced = joined.numbering.by_stream.get(name, 0) is None
             state.streams[name] = StreamFacts(verified=0 if is_unplaced else mark.sequence, is_unplaced=is_unplaced)
         state.message_sizes.bytes_max = joined.message_bytes_max
         return state

@@ -77,6 +77,7 @@ class GroupState:
     publishing: facts.Publishing = field(default_factory=facts.Publishing)
     snapshots: facts.Snapshots = field(default_factory=facts.Snapshots)
     persisting: facts.Persisting = field(default_factory=facts.Persisting)
+    projects: facts.Projects = field(default_factory=facts.Projects)
     streams: dict[str, facts.StreamFacts] = field(init=False)
     """Of every output stream."""
     ended_because: str = ""
@@ -176,6 +177,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         streams=stream_views(state),
         snapshots=state.snapshots,
         persisting=state.persisting,
+        projects=state.projects,
         peer=ports.peers.status(),
         core=CoreView(state.order, core.is_whole, tuple(core.holding_up)),
         under_way=under_way,

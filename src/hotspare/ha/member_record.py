@@ -23,6 +23,9 @@ _COMMIT = "commit"
 _EPOCH = "epoch"
 _ROLE_AGE = "role_age_ms"
 _DIGITS_MAX = 18
+PROJECT = "project"
+"""The number of the project that an engine runs (`rules.upgrading.Version`); 0 where it does not say."""
+MOVES = "moves"
 
 
 def member_of(state: GroupState, now_ms: int) -> Member:
@@ -57,6 +60,8 @@ def member_of(state: GroupState, now_ms: int) -> Member:
         _PRIORITY: str(state.settings.snapshot_priority),
         _COMMIT: _json(state.budget.lesson),
     }
+    if state.projects.moves:
+        detail |= {PROJECT: str(state.projects.own), MOVES: str(state.projects.moves)}
     if state.differences:
         first = state.differences[0]
         detail[_DIFFERS] = _json([first.stream, first.sequence, first.digest, first.epoch])
@@ -92,6 +97,11 @@ def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
+def differs(member: Member) -> bool:
+    """Whether an engine says that its outputs are not those committed."""
+    return _DIFFERS in member.detail
+
+
 def rank_of(member: Member) -> int:
     """How far an engine has come, by its outputs; greater goes first in an election."""
     return sum(member.sequences.values())
@@ -111,6 +121,8 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
             _priority(m),
             _held(m),
             m.sequences,
+            _number(m.detail.get(PROJECT, "")) or 0,
+            _number(m.detail.get(MOVES, "")) or 0,
         )
         for m in membership.present(members, stale_ms)
         if m.engine != own_engine
@@ -119,11 +131,16 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
 
 def _order_of(member: Member) -> int:
     """How far another engine's input positions are; -1 where it does not say it in a way that makes sense."""
+    known = positions_of(member)
+    return sum(known.values()) if known else -1
+
+
+def positions_of(member: Member) -> dict[str, int]:
+    """Where an engine reads on, by "topic index/partition"; nothing where it does not say it in a way that makes sense."""
     try:
-        order = sum(json.loads(member.detail.get(_POSITIONS, "")).values())
+        return {str(partition): int(offset) for partition, offset in json.loads(member.detail.get(_POSITIONS, "")).items()}
     except (ValueError, TypeError, AttributeError, RecursionError):
-        return -1
-    return order if isinstance(order, int) else -1
+        return {}
 
 
 def _confirmed_by(member: Member) -> int:

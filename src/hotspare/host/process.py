@@ -35,7 +35,7 @@ from hotspare.engine.semantics import SEMANTICS
 from hotspare.engine.warm import warm_up
 from hotspare.errors import UsageError
 from hotspare.ha.effects.joining import StartPlan
-from hotspare.ha.effects.upgrading import OwnPlace
+from hotspare.ha.effects.upgrading import OwnPlace, agreement, has_moved
 from hotspare.ha.endings import Endings
 from hotspare.ha.group import GroupEngine
 from hotspare.ha.peers import PeerServer
@@ -322,9 +322,16 @@ def check_when_joined(shared: Shared, topics: GroupTopics, names: Sequence[str])
     schemas = plan.stream_schemas
     outputs = [(output, schemas[output.stream]) for output in topics.outbound]
     outwait_lock(lambda: check_message_sizes(bus, outputs))
-    document = describe(plan.resolved, prefix, options.shards)
-    outwait_lock(lambda: publish_metadata(bus, prefix, document))
+    if _leads(shared, names[0]):
+        document = describe(plan.resolved, prefix, options.shards)
+        outwait_lock(lambda: publish_metadata(bus, prefix, document))
     outwait_lock(lambda: check_at_start(bus, shared.store, prefix, plan, options.settings, shared.log, names))
+
+
+def _leads(shared: Shared, group: str) -> bool:
+    """Whether the project is the one whose streams are on the bus: of two that run side by side, the one that leads."""
+    known = agreement(shared.coordination, group) if has_moved(shared.coordination, group) else None
+    return known is None or known.leading.is_run_by(shared.plan.project_hash, SEMANTICS)
 
 
 def note_published(shared: Shared, topics: GroupTopics) -> None:

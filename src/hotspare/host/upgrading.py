@@ -13,7 +13,7 @@ from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.semantics import SEMANTICS
-from hotspare.engine.upgrade import Past, Upgrade, carried_over, compare
+from hotspare.engine.upgrade import Past, StreamFate, Upgrade, carried_over, compare
 from hotspare.errors import UsageError
 from hotspare.ha.effects.joining import stated_origin
 from hotspare.ha.effects.upgrading import agreement, move_on
@@ -63,7 +63,11 @@ class Planned:
     @property
     def is_done(self) -> bool:
         """Whether the group runs the new project already."""
-        return self.known.other is None and self.known.leading.is_run_by(self.after.project_hash, SEMANTICS)
+        return self.known.other is None and self.is_for(self.known.leading)
+
+    def is_for(self, version: Version) -> bool:
+        """Whether the new project is this one."""
+        return version.is_run_by(self.after.project_hash, SEMANTICS)
 
 
 def planned(group: str, shard: Shard, wish: Wish, places: Places) -> Planned:
@@ -93,25 +97,35 @@ def upgrade(wanted: Planned, places: Places) -> SnapshotInfo | None:
     Nothing is written to the new project's place before the offer stands: until then it is anybody's, and what somebody else left
     there would be taken for the state of the project that is offered in the end.
     """
-    if wanted.change.refusals:
-        raise UsageError("the project cannot be upgraded", detail="\n  ".join(wanted.change.refusals))
-    known, group, carried = wanted.known, wanted.group, None
-    if known.other is None and not _is_wanted(wanted, known.leading):
-        version = _version(wanted)
-        if version.begin is Begin.SNAPSHOT:
-            carried = _carried(wanted, places)  # what cannot be is found before anything is decided
-        known = move_on(places.coordination, group, known, Move(MoveKind.OFFER, version))
-    if known.other is not None and _is_wanted(wanted, known.other):
-        _carry(wanted, known.other, places, carried)
+    known, group = _offered(wanted, places), wanted.group
+    if known.other is not None and wanted.is_for(known.other):
         known = move_on(places.coordination, group, known, Move(MoveKind.LEAD, known.other))
-    if not _is_wanted(wanted, known.leading):
-        raise UsageError(f"another upgrade of group {group} was begun", hint="end it first, with its own project")
     move_on(places.coordination, group, known, Move(MoveKind.SETTLE, known.leading))
     return _newest(places.store, known.leading.place(group))
 
 
-def _is_wanted(wanted: Planned, version: Version) -> bool:
-    return version.is_run_by(wanted.after.project_hash, SEMANTICS)
+def offer(wanted: Planned, places: Places) -> SnapshotInfo | None:
+    """Engines of the new project may take part beside those of the group's, as spares; what they start from. As `upgrade`, but that
+    engines may live."""
+    known = _offered(wanted, places)
+    version = known.other if known.other is not None and wanted.is_for(known.other) else known.leading
+    return _newest(places.store, version.place(wanted.group))
+
+
+def _offered(wanted: Planned, places: Places) -> Agreement:
+    if wanted.change.refusals:
+        raise UsageError("the project cannot be upgraded", detail="\n  ".join(wanted.change.refusals))
+    known, group, carried = wanted.known, wanted.group, None
+    if known.other is None and not wanted.is_for(known.leading):
+        version = _version(wanted)
+        if version.begin is Begin.SNAPSHOT:
+            carried = _carried(wanted, places)  # what cannot be is found before anything is decided
+        known = move_on(places.coordination, group, known, Move(MoveKind.OFFER, version))
+    if known.other is not None and wanted.is_for(known.other):
+        _carry(wanted, known.other, places, carried)
+    elif not wanted.is_for(known.leading):
+        raise UsageError(f"another upgrade of group {group} was begun", hint="end it first, with its own project")
+    return known
 
 
 def _version(wanted: Planned) -> Version:
@@ -124,7 +138,14 @@ def _version(wanted: Planned) -> Version:
         number=wanted.known.moves + 1,
         begin=wanted.begin,
         realigned=frozenset((wanted.change.realigned | before) & streams),
+        differs=_streams(wanted, StreamFate.CHANGED, StreamFate.NEW, StreamFate.ENDS),
+        begins=_streams(wanted, StreamFate.NEW),
+        ends=_streams(wanted, StreamFate.ENDS),
     )
+
+
+def _streams(wanted: Planned, *fates: StreamFate) -> frozenset[str]:
+    return frozenset(name for name, fate in wanted.change.streams.items() if fate in fates)
 
 
 @dataclass(frozen=True, slots=True)

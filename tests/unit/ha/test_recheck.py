@@ -10,6 +10,7 @@ from hotspare.errors import CoordinationSuspended
 from hotspare.ha.calls.underway import at_once
 from hotspare.ha.effects import recheck
 from hotspare.ha.ports import Ports
+from hotspare.ha.rules.facts import Projects
 
 NEWEST = Leader(8, "e1", "", 1_000)
 
@@ -34,13 +35,13 @@ def world(*answers: Leader | Exception) -> tuple[Any, Ports]:
     ports: Any = SimpleNamespace(
         coordination=Coordination(*answers), begin=at_once, unlocked=Ports.__dataclass_fields__["unlocked"].default
     )
-    return SimpleNamespace(group="g", project_hash="a", recheck=None), ports
+    return SimpleNamespace(group="g", project_hash="a", recheck=None, projects=Projects()), ports
 
 
 def test_the_answer_is_the_one_that_was_asked_for() -> None:
     state, ports = world(NEWEST)
     recheck.begin(state, ports)
-    assert recheck.answered(state, ports) == NEWEST
+    assert recheck.answered(state, ports) == (NEWEST, None)
     assert state.recheck is None
 
 
@@ -48,7 +49,7 @@ def test_a_later_promotion_asks_anew_and_forgets_what_an_earlier_one_asked() -> 
     state, ports = world(Leader(7, "e0", "", 1_000), NEWEST)
     recheck.begin(state, ports)
     recheck.begin(state, ports)
-    assert recheck.answered(state, ports) == NEWEST
+    assert recheck.answered(state, ports) == (NEWEST, None)
 
 
 def test_where_the_question_failed_it_is_asked_once_more() -> None:
@@ -56,4 +57,4 @@ def test_where_the_question_failed_it_is_asked_once_more() -> None:
     recheck.begin(state, ports)
     with pytest.raises(CoordinationSuspended):
         recheck.answered(state, ports)
-    assert recheck.answered(state, ports) == NEWEST
+    assert recheck.answered(state, ports) == (NEWEST, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationC
 from hotspare.engine.semantics import SEMANTICS
 from hotspare.errors import ProjectChanged, StateError, UsageError
 from hotspare.ha.effects.joining import ProjectIdentity, agree_on_project, agree_on_semantics, agreed_document
-from hotspare.ha.effects.upgrading import OwnPlace, agreement, has_moved, move_on, place_of, places
+from hotspare.ha.effects.upgrading import OwnPlace, agreement, agreement_after, asked_on, has_moved, move_on, place_of, places
 from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version, folded
 
 FIRST = Version("a", SEMANTICS, "text a")
@@ -130,3 +132,19 @@ def test_an_engine_finds_its_snapshots_without_coordination_once_it_knows_where_
         never("g")
     client.forget("g")
     assert (own("g"), other("g")) == ("g", "g~1")
+
+
+def test_what_was_decided_since_is_read_without_the_moves_before() -> None:
+    client = begun()
+    assert asked_on(client, "g", None, "a") is None
+    offered = move(client, MoveKind.OFFER, replace(OTHER, differs=frozenset("xy"), begins=frozenset("x"), ends=frozenset("y")))
+    assert asked_on(client, "g", None, "a") == offered
+    assert offered.other is not None
+    assert (offered.differing({0, 1}), offered.lacking(1), offered.lacking(0)) == ({"x", "y"}, {"x"}, {"y"})
+    assert offered.differing({0, 7}) == {"x", "y", "q/w"}, "of one that is not among the two all that ever differed"
+    led = move(client, MoveKind.LEAD, offered.other)
+    assert agreement_after(client, "g", offered) == led == known(client)
+    settled = move(client, MoveKind.SETTLE, led.leading)
+    assert asked_on(client, "g", led, "b") == settled
+    with pytest.raises(ProjectChanged, match="was upgraded"):
+        asked_on(client, "g", led, "a")

@@ -43,6 +43,7 @@ from hotspare.coordination.contract import Coordination, Leader, Member
 from hotspare.errors import BusError, HotspareError, StoreError
 from hotspare.ha.effects import persisting
 from hotspare.ha.effects.upgrading import agreement
+from hotspare.ha.rules.makers import is_stream
 from hotspare.ha.rules.roles import Role
 from hotspare.processes import is_process_gone, process_space
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
@@ -226,6 +227,7 @@ def _progress(bus: Bus | None, group: str) -> list[Document]:
         return [
             {"stream": stream, "sequence": each.sequence, "digest": f"{each.digest:016x}", "epoch": each.epoch}
             for stream, each in sorted(bus.progress(group).items())
+            if is_stream(stream)
         ]
     return []
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hotspare.coordination.contract import Leader
+from hotspare.ha.rules.upgrading import Agreement
 
 
 class Underway(Protocol):
@@ -35,10 +36,11 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class AskedEpoch:
-    """The newest epoch was asked for after the last fence; when `call` has ended well, `answers` holds it."""
+    """The newest epoch was asked for after the last fence; when `call` has ended well, `answers` holds it, with the projects of the
+    group where anything was decided about them."""
 
     call: Underway
-    answers: Sequence[Leader]
+    answers: Sequence[tuple[Leader, Agreement | None]]
 
 
 def at_once(call: Callable[[], None]) -> Underway:

@@ -14,11 +14,12 @@ from hotspare.ha.outputs.held import NO_OUTPUT, HeldStream, Mark
 from hotspare.ha.outputs.progress_points import ProgressPoints
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import committed as rules
-from hotspare.ha.rules import holding, placing
+from hotspare.ha.rules import holding, makers, placing
 
 
 def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:
     """Take note of what is committed; older news than what is known is ignored."""
+    _note_makers(state, progress)
     for stream, news in progress.items():
         known = state.streams.get(stream)
         if known is not None and not rules.is_older(known, news):
@@ -29,7 +30,23 @@ def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progre
                 _look_for_place(state, stream)
             else:
                 state.ahead.setdefault(stream, ProgressPoints()).add(news)
+    for stream in placing.are_anothers(state.projects):
+        _let_go_before_all(state, stream, progress)
     settle(state, ports)
+
+
+def _note_makers(state: GroupState, progress: Mapping[str, Progress]) -> None:
+    """With each change of the project that publishes, the numbers are others than those of this engine's outputs; also where it was
+    in the role meanwhile, and brought out nothing."""
+    changes = makers.changes_of(progress)
+    if makers.newest_epoch(changes) > state.projects.newest_change:
+        state.projects = replace(state.projects, changes=changes)
+    streams = placing.unplaced_by(state.projects)
+    for stream in state.streams if streams is None else streams & state.streams.keys():
+        if not state.streams[stream].is_unplaced:
+            state.streams[stream] = placing.unplaced(state.streams[stream])
+            state.ahead.pop(stream, None)
+    state.projects = replace(state.projects, changes_epoch=state.projects.newest_change)
 
 
 def settle(state: GroupState, ports: Ports) -> None:
@@ -53,15 +70,36 @@ def settle(state: GroupState, ports: Ports) -> None:
 
 
 def _look_for_place(state: GroupState, stream: str) -> None:
-    """Let go of what comes before the newest committed output. Where that one is this engine's own, the numbers are known."""
+    """Let go of what comes before the newest committed output. Where that one is this engine's own, the numbers are known: not
+    while another project publishes, whose outputs may be the same for a while."""
     held, newest = state.held.streams[stream], _newest(state, stream)
     place = held.place_of(newest)
-    found = held.mark_at(place)
+    found = held.mark_at(place) if _is_own(state, stream) else None
     if found is not None and found.output_id is not None and (found.output_id, found.digest) == (newest.output_id, newest.digest):
         held.follow(newest, place)
         state.streams[stream] = placing.placed(state.streams[stream])
     else:
         held.drop_through(place)
+
+
+def _is_own(state: GroupState, stream: str) -> bool:
+    committed = state.streams[stream].committed
+    epochs = (state.projects.newest_change, 0 if committed is None else committed.epoch)
+    return all(placing.is_own(state.projects, epoch) for epoch in epochs)
+
+
+def _let_go_before_all(state: GroupState, stream: str, progress: Mapping[str, Progress]) -> None:
+    """Of a stream that the project does not have which publishes: the input is answered up to where that one has come."""
+    held = state.held.streams.get(stream)
+    if held is None or not state.streams[stream].is_unplaced:
+        return
+    newest = [
+        each.output_id
+        for name, each in progress.items()
+        if makers.is_stream(name) and not placing.is_own(state.projects, each.epoch)
+    ]
+    places = [held.place_of(Mark(0, at, 0)) for at in newest if at is not None]
+    held.drop_through(max(places, default=0))
 
 
 def place(state: GroupState, streams: Iterable[str]) -> None:
@@ -107,7 +145,11 @@ def note_own_commit(state: GroupState, published: Mapping[str, Progress], sent: 
     they come again, and if it only loses the role for a while, it must be able to bring them again itself."""
     for stream, sequence in sent.items():
         state.streams[stream] = rules.sent(state.streams[stream], sequence, now_ms)
-    for stream, progress in published.items():
+    changes = makers.changes_of(published)
+    if changes:
+        known_changes = (*state.projects.changes, *changes)
+        state.projects = replace(state.projects, changes=known_changes, changes_epoch=makers.newest_epoch(changes))
+    for stream, progress in ((name, each) for name, each in published.items() if makers.is_stream(name)):
         known = state.streams[stream]
         state.streams[stream] = rules.recorded(known, progress)
         if rules.is_news(known, progress):

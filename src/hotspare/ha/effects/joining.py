@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from hotspare.bus.contract import Bus, Partition, Producer
 from hotspare.bus.naming import whole_group
 from hotspare.choices import OnPoison
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.engine.numbering import Numbering, numbering_of
+from hotspare.engine.numbering import Numbering, numbered_since, numbering_of
 from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS, refuse_other_semantics
 from hotspare.errors import HotspareError, PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
 from hotspare.ha.core import Core, CoreFactory
@@ -30,6 +30,7 @@ from hotspare.ha.outputs.qualities import Qualities, agree_on_qualities
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import intake, membership
 from hotspare.ha.rules import joining as rules
+from hotspare.ha.rules.facts import Projects
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.ha.rules.upgrading import Agreement, Begin, Version
 from hotspare.inbound import Inbound
@@ -67,6 +68,14 @@ class StartPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Numbered:
+    """How the numbers of a state's outputs stand to those on their topics, and since which epoch that was so."""
+
+    by_stream: Numbering = field(default_factory=dict)
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Joined:
     core: Core
     producer: Producer
@@ -74,7 +83,8 @@ class Joined:
     qualities: Qualities
     store_id: str
     message_bytes_max: Mapping[str, int]
-    numbering: Numbering
+    numbering: Numbered
+    projects: Projects
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +124,8 @@ class Joining:
         yield "agree on the semantics"
         agree_on_semantics(self.ports.coordination, self.group)
         yield "agree on the project"
-        version = agree_on_project(self.ports.coordination, self.group, self.project)
+        asked_ms = self.ports.clock_ms()
+        known, version = agreed_project(self.ports.coordination, self.group, self.project)
         yield "agree on the store"
         store_id = agree_on_store(self.ports.coordination, self.ports.store, self.group, self.settings.other_store)
         yield "agree on what is done about poison"
@@ -127,6 +138,7 @@ class Joining:
         yield "agree on the origin"
         origin = agree_on_origin(self.ports.bus, self.ports.coordination, self.group, self.topics)
         core, restored_from, numbering = yield from self._state(version)
+        projects = Projects(version.number, known if known.moves else None, read_ms=asked_ms, changes_epoch=numbering.since)
         partitions = [(index, partition.number) for index, partition in self.topics.partitions]
         core.set_partitions(partitions, self.settings.skew_max_ms * 1000)
         offsets = {(index, p.number): origin[p.topic, p.number] for index, p in self.topics.partitions}
@@ -134,7 +146,7 @@ class Joining:
         yield "check that the bus holds what is to be read"
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
         plan = StartPlan(offsets, restored_from, on_poison)
-        return Joined(core, producer, plan, qualities, store_id, message_bytes_max, numbering)
+        return Joined(core, producer, plan, qualities, store_id, message_bytes_max, numbering, projects)
 
     def _outwait_namesake(self) -> Generator[str, None, None]:
         """UsageError where the record of an engine of this name is written again while this one looks on.
@@ -165,7 +177,7 @@ class Joining:
                 sentence = f"{stands}, this engine's project says {output.quality}; `hotspare quality` changes it"
                 self.ports.report(HaEvent(HaEventKind.QUALITY_CHANGED, self.group, self.engine, sentence))
 
-    def _state(self, version: Version) -> Generator[str, None, tuple[Core, str, Numbering]]:
+    def _state(self, version: Version) -> Generator[str, None, tuple[Core, str, Numbered]]:
         """Returns (core, name of its snapshot, how the numbers of its outputs stand to those on their topics)."""
         unusable: set[str] = set()
         for _ in range(_LISTINGS_MAX):
@@ -181,11 +193,11 @@ class Joining:
         if version.begin is Begin.SNAPSHOT:
             what = f"there is no snapshot from which an engine of group {self.group} could start"
             raise StateError(what, detail="the project was upgraded from a snapshot, and topics cannot tell what was before it")
-        return self.cores.fresh(), "", dict.fromkeys(version.realigned)
+        return self.cores.fresh(), "", Numbered(dict.fromkeys(version.realigned))
 
-    def _restored(self, header: bytes, pages: Mapping[str, bytes]) -> tuple[Core, Numbering]:
+    def _restored(self, header: bytes, pages: Mapping[str, bytes]) -> tuple[Core, Numbered]:
         core = self.cores.restore(header, pages)
-        return core, numbering_of(header)
+        return core, Numbered(numbering_of(header), numbered_since(header))
 
     def _usable(self, unusable: Collection[str]) -> list[SnapshotInfo]:
         """What can be restored, the best first. What is left over of an earlier life is cleared away."""
@@ -257,6 +269,11 @@ def agree_on_semantics(coordination: Coordination, group: str) -> None:
 
 
 def agree_on_project(coordination: Coordination, group: str, project: ProjectIdentity) -> Version:
+    """Of `agreed_project` what this engine runs."""
+    return agreed_project(coordination, group, project)[1]
+
+
+def agreed_project(coordination: Coordination, group: str, project: ProjectIdentity) -> tuple[Agreement, Version]:
     """The first engine's project is the group's, until it is upgraded. ProjectChanged with the differences where this engine runs
     one that the group does not."""
     stands = coordination.set_fact_once(group, PROJECT, f"{project.hash}\n{project.document}".encode())
@@ -265,10 +282,10 @@ def agree_on_project(coordination: Coordination, group: str, project: ProjectIde
         known = Agreement(Version(project.hash, SEMANTICS, stands.decode("utf-8", "replace").partition("\n")[2]))
     leading, version = known.leading, known.version_of(project.hash, SEMANTICS)
     if version is not None:
-        return version
+        return known, version
     if leading.hash == project.hash:
         if not known.moves:
-            return leading  # its semantics are compared
+            return known, leading  # its semantics are compared
         refuse_other_semantics(leading.semantics, f"group {group}")
     try:
         differences = list(project.differences(leading.document))

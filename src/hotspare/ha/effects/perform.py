@@ -31,6 +31,7 @@ from hotspare.ha.effects import (
     notes,
     persisting,
     pipeline_watch,
+    projects,
     publishing,
     recheck,
     snapshots,
@@ -43,8 +44,8 @@ from hotspare.ha.outputs import qualities
 from hotspare.ha.outputs.transaction import NextCommit, Transaction
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
+from hotspare.ha.rules import beside, divergence, leadership, membership
 from hotspare.ha.rules import committed as commit_rules
-from hotspare.ha.rules import divergence, leadership, membership
 from hotspare.ha.rules import publishing as rules
 from hotspare.ha.rules import snapshots as snapshot_rules
 from hotspare.ha.rules.facts import Contact, Membership, OtherMember, Oversized, Vacancy
@@ -164,7 +165,9 @@ def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> Non
 
 
 def _recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
-    notes.note_leader(state, ports, recheck.answered(state, ports))
+    leader, known = recheck.answered(state, ports)
+    projects.note(state, ports, known)
+    notes.note_leader(state, ports, leader)
     notes.come_on(state, ports, Step.CHECKED)
 
 
@@ -354,11 +357,13 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
     news = news_of(members, state.engine, stale_ms)
     _report_members(state, ports, news, membership.unlike(membership.present(members, stale_ms), state.identity))
     now_ms = ports.clock_ms()
+    state.projects = beside.after_hearing(state.projects, news)
+    same = beside.same_of(news, state.projects)
     state.snapshots = snapshot_rules.after_hearing(
-        state.snapshots, news, now_ms, ports.wall_us() // 1_000, state.intake.events_taken
+        state.snapshots, same, now_ms, ports.wall_us() // 1_000, state.intake.events_taken
     )
-    pipeline_watch.note_stall(state, news, now_ms)
-    is_awaited = divergence.is_awaited(state.differences, news)
+    pipeline_watch.note_stall(state, same, now_ms)
+    is_awaited = divergence.is_awaited(state.differences, same)
     awaited_ms = now_ms if is_awaited else state.membership.awaited_ms
     state.membership = Membership(rank_of(member), news, awaited_ms)
     _follow_active(state, ports)
@@ -473,6 +478,7 @@ PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
     do.CheckInbound: _check_inbound,
     do.TrimBus: _trim_bus,
     do.ReadQualities: _read_qualities,
+    do.ReadProjects: projects.read,
     do.ReadProgress: _read_progress,
     do.TakeSnapshot: _take_snapshot,
     do.ConfirmSnapshot: _confirm_snapshot,

@@ -50,8 +50,9 @@ def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
             cut = cut or output.stream
         if last is not None and rules.is_progress_due(view, stream, last.sequence):
             progress[output.stream] = Progress(last.sequence, last.output_id, last.digest, epoch)
+    told = rules.with_maker(view, progress)
     rows, bytes_ = view.commit_rows - rows_left, view.commit_bytes - bytes_left
-    return NextCommit(Commit(messages, progress), sent, rows, bytes_, cut, blocks)
+    return NextCommit(Commit(messages, told), sent, rows, bytes_, cut, blocks)
 
 
 def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, partition: Partition) -> Progress:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from hotspare.bus.contract import Bus
 from hotspare.choices import SnapshotForm
-from hotspare.engine.numbering import NUMBERING
+from hotspare.engine.numbering import NUMBERED_SINCE, NUMBERING
 from hotspare.errors import HotspareError
 from hotspare.ha.calls.store_jobs import Candidate, StoreDone, StoreJob, StoreWork
 from hotspare.ha.effects import trimming
@@ -66,10 +66,11 @@ def _write(state: GroupState, ports: Ports, candidate: Candidate, brings: Mappin
 
 
 def _numbering(state: GroupState) -> dict[str, object]:
-    """Nothing where all streams have the numbers of their topics."""
+    """Nothing where all streams have the numbers of their topics, and no other project ever published."""
     found = {n: None if state.streams[n].is_unplaced else held.shift for n, held in state.held.streams.items()}
     told = {name: shift for name, shift in found.items() if shift != 0}
-    return {NUMBERING: told} if told else {}
+    since = state.projects.changes_epoch
+    return ({NUMBERING: told} if told else {}) | ({NUMBERED_SINCE: since} if since else {})
 
 
 def bringing(header: bytes, brings: Mapping[str, object]) -> bytes:

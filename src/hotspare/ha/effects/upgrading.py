@@ -16,7 +16,7 @@ from hotspare.coordination.contract import Coordination
 from hotspare.engine.semantics import BEFORE_VERSIONS
 from hotspare.engine.semantics import SEMANTICS as OWN_SEMANTICS
 from hotspare.errors import ProjectChanged, StateError, UsageError
-from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version, folded
+from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version, folded, folded_on
 
 PROJECT = "project"
 SEMANTICS = "semantics"
@@ -28,6 +28,11 @@ def agreement(coordination: Coordination, group: str) -> Agreement | None:
     """What the group runs; None where no engine of it ever started. StateError where a move cannot be read."""
     first = coordination.fact(group, PROJECT)
     return None if first is None else folded(_first(coordination, group, first), _moves(coordination, group))
+
+
+def agreement_after(coordination: Coordination, group: str, known: Agreement | None) -> Agreement | None:
+    """The same by whom it was known before: only what was decided since is read."""
+    return agreement(coordination, group) if known is None else folded_on(known, _moves(coordination, group, known.moves))
 
 
 def has_moved(coordination: Coordination, group: str) -> bool:
@@ -48,6 +53,9 @@ def move_on(coordination: Coordination, group: str, before: Agreement, move: Mov
             "number": version.number,
             "begin": version.begin.value,
             "realigned": sorted(version.realigned),
+            "differs": sorted(version.differs),
+            "begins": sorted(version.begins),
+            "ends": sorted(version.ends),
             "document": version.document if move.kind is MoveKind.OFFER else "",
         },
         separators=(",", ":"),
@@ -57,14 +65,17 @@ def move_on(coordination: Coordination, group: str, before: Agreement, move: Mov
     return before.after(move)
 
 
-def refuse_project_of_before(coordination: Coordination, group: str, hash_: str) -> None:
-    """ProjectChanged where the group was upgraded, and an engine of the project `hash_` and of this hotspare takes part no more.
-    One question where nothing was ever decided."""
-    known = agreement(coordination, group) if has_moved(coordination, group) else None
-    if known is not None and known.version_of(hash_, OWN_SEMANTICS) is None:
+def asked_on(coordination: Coordination, group: str, known: Agreement | None, hash_: str) -> Agreement | None:
+    """What the group runs by now; ProjectChanged where an engine of the project `hash_` and of this hotspare takes part no more.
+    One question, and None, where nothing was ever decided."""
+    if known is None and not has_moved(coordination, group):
+        return None
+    now = agreement_after(coordination, group, known)
+    if now is not None and now.version_of(hash_, OWN_SEMANTICS) is None:
         raise ProjectChanged(
             f"group {group} was upgraded, and runs another project now", hint="start this engine with that project"
         )
+    return now
 
 
 def place_of(coordination: Coordination, group: str) -> str:
@@ -112,9 +123,10 @@ def _first(coordination: Coordination, group: str, fact: bytes) -> Version:
     return Version(hash_, int(stands) if stands.isdigit() else BEFORE_VERSIONS, document)
 
 
-def _moves(coordination: Coordination, group: str) -> list[Move]:
+def _moves(coordination: Coordination, group: str, after: int = 0) -> list[Move]:
+    """Those behind move `after`."""
     found: list[Move] = []
-    while len(found) < MOVES_MAX and (value := coordination.fact(group, f"{_MOVE}{len(found) + 1}")) is not None:
+    while (number := after + len(found) + 1) <= MOVES_MAX and (value := coordination.fact(group, f"{_MOVE}{number}")) is not None:
         try:
             told = json.loads(value)
             version = Version(
@@ -124,9 +136,12 @@ def _moves(coordination: Coordination, group: str) -> list[Move]:
                 number=int(told["number"]),
                 begin=Begin(told["begin"]),
                 realigned=frozenset(map(str, told["realigned"])),
+                differs=frozenset(map(str, told.get("differs", ()))),
+                begins=frozenset(map(str, told.get("begins", ()))),
+                ends=frozenset(map(str, told.get("ends", ()))),
             )
             found.append(Move(MoveKind(told["move"]), version))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            what, detail = f"what was decided about the project of group {group} cannot be read", f"move {len(found) + 1}: {error}"
+            what, detail = f"what was decided about the project of group {group} cannot be read", f"move {number}: {error}"
             raise StateError(what, detail=detail, hint="run the hotspare that wrote it") from error
     return found

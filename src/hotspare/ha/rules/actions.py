@@ -224,6 +224,17 @@ class ReadQualities:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadProjects:
+    """Read what was decided about another project of the group."""
+
+    reason: Reason = Reason.TIMER
+
+    @property
+    def sentence(self) -> str:
+        return "reads which projects the group runs"
+
+
+@dataclass(frozen=True, slots=True)
 class ReadProgress:
     reason: Reason = Reason.TIMER
 
@@ -362,6 +373,7 @@ Action: TypeAlias = (
     | CheckInbound
     | TrimBus
     | ReadQualities
+    | ReadProjects
     | ReadProgress
     | TakeSnapshot
     | ConfirmSnapshot

@@ -52,7 +52,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import candidates, divergence, lease, persisting, publishing, snapshots
+from hotspare.ha.rules import beside, candidates, divergence, lease, persisting, publishing, snapshots
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.roles import ENDS, Reason, Role, Step
 from hotspare.ha.rules.view import PeerStatus, View
@@ -137,12 +137,12 @@ def _campaign_due_ms(view: View) -> int | None:
     A shard that nobody ever had waits for engines that start with this one, so that each gets its share."""
     vacant, leader = view.leadership.vacancy, view.leadership.leader
     assert vacant is not None and leader is not None
+    if _waits_for_lease(view) or (vacant.reason is not Reason.NAMED_SUCCESSOR and beside.lets_others_go_first(view)):
+        return None
     if vacant.reason in (Reason.NAMED_SUCCESSOR, Reason.SPARES_AGREE):
         return vacant.since_ms
     if vacant.reason is Reason.NOBODY_ELSE:
         return vacant.since_ms + max(view.settings.divergence_wait_ms, view.settings.lease_ms)
-    if _waits_for_lease(view):
-        return None
     if vacant.reason is Reason.GIVEN_UP and (leader.successor or view.standing.gave_up_epoch == leader.epoch):
         return view.leadership.free_since_ms + view.settings.lease_ms
     if vacant.reason is Reason.NEVER_HELD and not view.shard.is_whole:
@@ -167,6 +167,7 @@ def _standby(view: View) -> Iterator[Duty]:
     yield from _refresh_member(view)
     yield from _check_inbound(view)
     yield from _read_qualities(view)
+    yield from beside.read(view)
     yield from _read_progress(view)
     yield from snapshots.candidates(view)
     yield from persisting.duties(view)
@@ -209,7 +210,7 @@ def _check_inbound(view: View) -> Iterator[Duty]:
 
 
 def _trim_bus(view: View) -> Iterator[Duty]:
-    if view.settings.bus_retention_ms:
+    if view.settings.bus_retention_ms and not view.projects.are_two:  # each notes only what its own project's snapshots need
         due_ms = view.rounds.trimmed_ms + view.settings.trim_interval_ms
         yield Duty(max(due_ms, view.contacts.bus_retry_ms), do.TrimBus())
 
@@ -291,6 +292,7 @@ def _active(view: View) -> Iterator[Duty]:
     yield from _check_inbound(view)
     yield from _trim_bus(view)
     yield from _read_qualities(view)
+    yield from beside.read(view)
     yield from snapshots.candidates(view)
     yield from persisting.duties(view)
     yield from snapshots.take(view)
@@ -301,7 +303,7 @@ def _hand_over(view: View) -> Iterator[Duty]:
     if view.standing.stop_asked:
         yield Duty(view.contacts.coordination_retry_ms, do.GiveUp(candidates.best_standby(view), Reason.STOP_ASKED))
     elif view.leadership.switchover is not None:
-        asked, standbys = view.leadership.switchover, [o.engine for o in view.membership.others if o.role == Role.STANDBY.value]
+        asked, standbys = view.leadership.switchover, [o.engine for o in candidates.successors(view)]
         successor = asked if asked in standbys else candidates.best_standby(view) if asked == "" else ""
         if successor:
             yield Duty(view.contacts.coordination_retry_ms, do.GiveUp(successor, Reason.SWITCHOVER))

@@ -15,7 +15,9 @@ from hotspare.coordination.contract import Leader
 from hotspare.engine.rows.batch import NextInput
 from hotspare.ha.calls.store_jobs import Candidate
 from hotspare.ha.rules.commit_budget import Lesson
+from hotspare.ha.rules.makers import Changes, newest_epoch
 from hotspare.ha.rules.roles import Reason, Role, Step
+from hotspare.ha.rules.upgrading import Agreement
 from hotspare.inbound import Inbound
 
 LONG_AGO_MS = -(10**12)
@@ -74,6 +76,9 @@ class OtherMember:
     """The epoch that it is active under, and for how long it was when it said so."""
     sequences: Mapping[str, int] = field(default_factory=dict)
     """Per stream, the newest output that it has computed."""
+    project: int = 0
+    """The number of the one that it runs (`rules.upgrading.Version`), and how many moves of the group's it knows of."""
+    moves: int = 0
 
     @property
     def differs(self) -> bool:
@@ -123,6 +128,38 @@ class Standing:
     stop_asked: bool = False
     refusal: str = ""
     """Why it cannot take part; "" where it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Projects:
+    """Which projects the group runs, as far as this engine knows, and which one made what is committed. `own`: the number of this
+    engine's; `known` None: nothing was ever decided about another one."""
+
+    own: int = 0
+    known: Agreement | None = None
+    told: int = 0
+    """How many moves another engine knows of."""
+    read_ms: int = LONG_AGO_MS
+    changes: Changes = ()
+    changes_epoch: int = 0
+    """The newest change that the numbers of this engine's outputs take account of."""
+
+    @property
+    def moves(self) -> int:
+        return 0 if self.known is None else self.known.moves
+
+    @property
+    def are_two(self) -> bool:
+        return self.known is not None and self.known.other is not None
+
+    @property
+    def leading(self) -> int:
+        """The number of the one whose engines go first."""
+        return self.own if self.known is None else self.known.leading.number
+
+    @property
+    def newest_change(self) -> int:
+        return newest_epoch(self.changes)
 
 
 @dataclass(frozen=True, slots=True)

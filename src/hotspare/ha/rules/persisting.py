@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hotspare.ha.rules import actions as do
+from hotspare.ha.rules import beside
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.facts import Persisting, PersistOutcome, PersistRequest
 from hotspare.ha.rules.roles import Role
@@ -48,6 +49,8 @@ def _claim_due_ms(view: View, request: PersistRequest) -> int | None:
     known, turn = view.persisting, 0 if request.by else snapshot_turn(view)
     if turn is None:
         turn = len(view.membership.others)  # it takes no snapshots by itself, but somebody asked
+    if beside.follows(view):
+        turn += len(view.membership.others)  # what is asked for is of the project that leads
     if known.owner and is_there(view, known.owner):
         return None
     return known.since_ms + turn * view.settings.persist_turn_ms + (view.settings.member_stale_ms if known.owner else 0)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from hotspare.bus.contract import Progress
 from hotspare.engine.rows.batch import NextInput
+from hotspare.ha.rules import makers
 from hotspare.ha.rules.facts import LONG_AGO_MS
 from hotspare.ha.rules.settings import OutputStream
 from hotspare.ha.rules.view import StreamView, View
@@ -148,8 +149,15 @@ def in_turn(outbound: Sequence[OutputStream], cut: str) -> Sequence[OutputStream
 def missing_records(view: View) -> Mapping[str, Progress]:
     """Progress of streams without a record, under the present epoch. It is written first, and alone: a transaction that is aborted
     leaves offsets in the topics, and without a record they cannot be told from outputs that retention has ended."""
+    epoch = view.standing.epoch
     found = {name: stream.facts.unrecorded for name, stream in view.streams.items()}
-    return {name: replace(each, epoch=view.standing.epoch) for name, each in found.items() if each is not None}
+    return with_maker(view, {name: replace(each, epoch=epoch) for name, each in found.items() if each is not None})
+
+
+def with_maker(view: View, progress: Mapping[str, Progress]) -> Mapping[str, Progress]:
+    """And, before it, that another project than before publishes from now on, where that is so."""
+    change = makers.record(view.projects.changes, view.projects.own, view.standing.epoch)
+    return {**change, **progress} if progress and change else progress
 
 
 @dataclass(frozen=True, slots=True)

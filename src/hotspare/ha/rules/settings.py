@@ -125,6 +125,7 @@ class GroupSettings:
     `bus_retention_ms`       how long messages that nobody needs stay on a bus that forgets nothing by itself; 0: for ever
     `trim_interval_ms`       how often what is older is forgotten
     `quality_poll_ms`        how often it is read whether another quality of service is asked for
+    `project_poll_ms`        how often it is read, while two projects take part, what is decided about them
     `persist_poll_ms`        how often it is read whether a snapshot is asked for; 0: never. Slow calls take
                              from the time for input
     `persist_turn_ms`        how long an engine lets one that goes before it undertake to persist a snapshot
@@ -166,6 +167,7 @@ class GroupSettings:
     bus_retention_ms: int = 0
     trim_interval_ms: int = 1_000
     quality_poll_ms: int = 1_000
+    project_poll_ms: int = 1_000
     persist_poll_ms: int = 3_000
     persist_turn_ms: int = 3_000
     snapshot_interval_ms: int = 5_000

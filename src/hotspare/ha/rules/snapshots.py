@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hotspare.ha.calls.store_jobs import Candidate, StoreWork
 from hotspare.ha.rules import actions as do
+from hotspare.ha.rules import beside
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.cron import parse_cron
 from hotspare.ha.rules.facts import LONG_AGO_MS, NewestSnapshot, OtherMember, Snapshots
@@ -129,7 +130,7 @@ def snapshot_turn(view: View) -> int | None:
     """How many engines go before this one in taking snapshots: first the spares of the greatest priority, of these the one that
     confirmed the newest one, then the others by name, then the active, whose work it would delay. None: this one takes none."""
     own = view.settings.snapshot_priority
-    spares = [o for o in view.membership.others if _takes_snapshots(o)]
+    spares = [o for o in beside.same(view) if _takes_snapshots(o)]
     if view.standing.role is Role.ACTIVE:
         return len(spares) if own else None
     by = view.snapshots.newest.engine

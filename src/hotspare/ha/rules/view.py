@@ -18,6 +18,7 @@ from hotspare.ha.rules.facts import (
     Lease,
     Membership,
     Persisting,
+    Projects,
     Publishing,
     Rounds,
     Snapshots,
@@ -107,6 +108,7 @@ class View:
     streams: Mapping[str, StreamView] = field(default_factory=dict)
     snapshots: Snapshots = field(default_factory=Snapshots)
     persisting: Persisting = field(default_factory=Persisting)
+    projects: Projects = field(default_factory=Projects)
     # read beside the records
     peer: PeerStatus = PeerStatus.UNKNOWN
     core: CoreView = field(default_factory=CoreView)

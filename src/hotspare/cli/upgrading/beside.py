@@ -1,0 +1,147 @@
+"""The steps of `hotspare upgrade` while engines run: both projects side by side, the role from one to the other, and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from hotspare.adapters.metadata import describe, publish_metadata
+from hotspare.cli.shared.group_report import SILENT_MS_MAX
+from hotspare.cli.switchover import switched
+from hotspare.errors import UsageError
+from hotspare.ha.member_record import positions_of
+from hotspare.ha.rules.upgrading import Agreement, Version
+from hotspare.host.two_projects import Side, known_projects, lead, settle, side_of, spare
+from hotspare.host.upgrading import Places, Planned, offer
+from hotspare.model.fingerprint import from_document
+from hotspare.model.resolve import resolve
+from hotspare.retry import Retry
+
+_POLL_S = 0.1
+
+
+class Way(Enum):
+    """How a group goes on with the changed project."""
+
+    STOPPED = "stopped"
+    BESIDE = "--beside"
+    LEAD = "--lead"
+    BACK = "--back"
+    FINISH = "--finish"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step for all groups of a project; `shards`: how many there are."""
+
+    places: Places
+    prefix: str
+    shards: int
+    timeout_s: float
+
+
+def way(**said: bool) -> Way:
+    """UsageError where two are said at once."""
+    found = [each for each in Way if said.get(each.value.strip("-"), False)]
+    if len(found) > 1:
+        raise UsageError(f"{found[0].value} and {found[1].value} contradict each other", hint="take one step after the other")
+    return found[0] if found else Way.STOPPED
+
+
+def told(step: Step, planned: Planned) -> str:
+    """Which projects a group runs, and which engines run them."""
+    known = known_projects(step.places.coordination, planned.group)
+    leader = step.places.coordination.leader(planned.group)
+    sides = [_side(step, planned, each) for each in (known.leading, known.other) if each is not None]
+    texts = []
+    for each in sides:
+        what = "this project" if planned.is_for(each.version) else "the other project"
+        leads = "leads" if each.version.number == known.leading.number else "takes part"
+        active = f", {leader.holder} is active" if each.has(leader.holder) else ""
+        texts.append(f"{what} {leads} (engines: {each.names}{active})")
+    return f"{planned.group}: " + "; ".join(texts)
+
+
+def beside(step: Step, planned: Planned) -> str:
+    """Engines of the changed project may start, as spares."""
+    if planned.is_done:
+        return "runs this project already"
+    info = offer(planned, step.places)
+    start = "from the topics" if info is None else f"from snapshot {info.name} at position {info.order}"
+    return f"engines of the changed project may start, {start}: start them, and say --lead when they have caught up"
+
+
+def to_the_front(step: Step, planned: Planned) -> str:
+    """The changed project leads, and one of its engines has the role."""
+    known, version = _both(step, planned)
+    return _given(step, planned, known, version)
+
+
+def back(step: Step, planned: Planned) -> str:
+    """The project of before leads, has the role, and is the only one."""
+    known, version = _both(step, planned)
+    other = next(each for each in (known.leading, known.other) if each is not None and each.number != version.number)
+    text = _given(step, planned, known, other)
+    settle(step.places.coordination, planned.group, known_projects(step.places.coordination, planned.group))
+    return f"{text}; engines of the changed project end by themselves"
+
+
+def finish(step: Step, planned: Planned) -> str:
+    """The changed project is the only one."""
+    if planned.is_done:
+        return "runs this project alone already"
+    known, version = _both(step, planned)
+    leader = step.places.coordination.leader(planned.group)
+    if known.leading.number != version.number or not _side(step, planned, version).has(leader.holder):
+        raise UsageError(f"no engine of the changed project is active in group {planned.group}", hint="say --lead before --finish")
+    settle(step.places.coordination, planned.group, known)
+    return "the changed project is the only one; engines of the one before end by themselves"
+
+
+def _both(step: Step, planned: Planned) -> tuple[Agreement, Version]:
+    """What the group runs, and of the two the changed project."""
+    known = known_projects(step.places.coordination, planned.group)
+    version = next((each for each in (known.leading, known.other) if each is not None and planned.is_for(each)), None)
+    if known.other is None or version is None:
+        raise UsageError(f"group {planned.group} does not run this project beside another one", hint="begin with --beside")
+    return known, version
+
+
+def _given(step: Step, planned: Planned, known: Agreement, to: Version) -> str:
+    """The role goes to an engine of project `to`, which leads from now on. UsageError where it has none that has caught up."""
+    service, group = step.places.coordination, planned.group
+    before = service.leader(group)
+    is_active = _side(step, planned, to).has(before.holder)
+    engine = before.holder if is_active else _caught_up(step, planned, known, to)
+    lead(service, group, known, to)
+    document = describe(resolve(from_document(to.document)), step.prefix, step.shards)
+    publish_metadata(step.places.bus, step.prefix, document)
+    if is_active:
+        return f"{engine} is active already"
+    after = switched(service, group, before, engine, step.timeout_s)
+    return f"{after.holder} is active under epoch {after.epoch}, after {before.holder or 'nobody'}"
+
+
+def _caught_up(step: Step, planned: Planned, known: Agreement, to: Version) -> str:
+    """The spare that takes over: it has come as far as the active engine was, and what it computed of streams that are the same in
+    both projects was compared with what is committed."""
+    service = step.places.coordination
+    versions = [each for each in (known.leading, known.other) if each is not None]
+    common = min(len(resolve(from_document(each.document)).sources) for each in versions)
+    holder = service.leader(planned.group).holder
+    far = {p: n for m in service.members(planned.group) if m.engine == holder for p, n in positions_of(m).items()}
+    reached = {partition: offset for partition, offset in far.items() if int(partition.partition("/")[0]) < common}
+    for _ in Retry(lasting_s=step.timeout_s, pause_s=_POLL_S).tries():
+        side = _side(step, planned, to)
+        if engine := spare(side, reached):
+            return engine
+    what = "none runs" if not side.members else f"{side.names} did not catch up within {step.timeout_s:g} s, or differ"
+    raise UsageError(
+        f"no engine of that project can have the role of group {planned.group}",
+        detail=what,
+        hint="start one with: hotspare run; `hotspare status` shows how far each is",
+    )
+
+
+def _side(step: Step, planned: Planned, version: Version) -> Side:
+    return side_of(step.places.coordination, planned.group, version, SILENT_MS_MAX)

@@ -1,0 +1,54 @@
+"""Engines of two projects in one group, while a changed project runs beside the one before it (`upgrading`). Pure.
+
+One of the two leads: its engines have the role as long as any of them lives, and an engine of the other one takes it only where
+none does, or where the holder names it. Engines of one project alone rank each other, take each other's part in snapshots, and are
+compared in the streams that are not the same in both: of the others, positions and numbers say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules.actions import Duty
+from hotspare.ha.rules.facts import OtherMember, Projects
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.view import View
+
+AT_WORK = (Role.STANDBY.value, Role.PROMOTING.value, Role.ACTIVE.value)
+
+
+def same(view: View) -> list[OtherMember]:
+    """The other engines of this one's project."""
+    return same_of(view.membership.others, view.projects)
+
+
+def same_of(others: tuple[OtherMember, ...], projects: Projects) -> list[OtherMember]:
+    return [other for other in others if other.project == projects.own]
+
+
+def follows(view: View) -> bool:
+    """Whether the other project leads."""
+    return view.projects.are_two and view.projects.leading != view.projects.own
+
+
+def lets_others_go_first(view: View) -> bool:
+    """Whether an engine of the project that leads gives word and could have the role, and this one is of the other."""
+    leading = [o for o in view.membership.others if o.project == view.projects.leading]
+    return follows(view) and any(o.role in AT_WORK and not o.differs for o in leading)
+
+
+def read(view: View) -> Iterator[Duty]:
+    """Nothing while one project runs alone, as far as anybody tells."""
+    known, retry_ms = view.projects, view.contacts.coordination_retry_ms
+    if known.told > known.moves:
+        yield Duty(max(known.read_ms + view.settings.project_poll_ms // 4, retry_ms), do.ReadProjects())
+    elif known.are_two:
+        yield Duty(max(known.read_ms + view.settings.project_poll_ms, retry_ms), do.ReadProjects())
+
+
+def after_hearing(known: Projects, others: tuple[OtherMember, ...]) -> Projects:
+    """The others tell how many moves they know of."""
+    told = max((other.moves for other in others), default=0)
+    return replace(known, told=told) if told > known.told else known

@@ -1,0 +1,250 @@
+"""A simulated group that engines of two projects take part in: the role moves between the two, engines are killed and paused.
+
+Stream `q/a` is the same in both projects, `q/b` is not. Of `q/b` each input is answered by one of the two: where the project
+changes that publishes, what the other one makes of the input goes on right behind the newest output.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+
+from hotspare.engine.numbering import NUMBERING
+from hotspare.engine.semantics import SEMANTICS
+from hotspare.ha.effects.upgrading import agreement, move_on
+from hotspare.ha.rules.joining import restorable
+from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
+from tests.simulation.checkers import Violation
+from tests.simulation.kits import fast_kit
+from tests.simulation.recorded import Recorded
+from tests.simulation.script import Script
+from tests.simulation.upgrades import CHANGED, CORES, KEPT, NEW, OLD
+from tests.simulation.world import GROUP, SETTINGS, project
+
+ENGINES = {"a0": OLD, "a1": OLD, "b0": NEW, "b1": NEW}
+PATIENCE_MS = 250
+"""An engine that gave word for so long, and a decision that stands for so long, is known to all."""
+Row = tuple[object, ...]
+
+
+@dataclass
+class Both:
+    """`allowed`: the projects whose engines may start."""
+
+    script: Script
+    rng: random.Random
+    allowed: tuple[str, ...] = (OLD,)
+    ran: dict[str, str] = field(default_factory=dict)
+    leads_since: tuple[str, int] = (OLD, 0)
+    awake_since: dict[str, int] = field(default_factory=dict)
+    """By door, of engines that could have the role."""
+    in_role: set[str] = field(default_factory=set)
+
+    @classmethod
+    def make(cls, folder: Path, seed: int) -> Both:
+        return cls(Script(folder, *ENGINES, settings=replace(SETTINGS, project_poll_ms=40)), random.Random(seed))
+
+    # --- what people do ------------------------------------------------------------------------------------------------------
+
+    @property
+    def known(self) -> Agreement:
+        found = agreement(self.script.world.coordination.client("people"), GROUP)
+        assert found is not None
+        return found
+
+    def decide(self, kind: MoveKind, version: Version) -> None:
+        move_on(self.script.world.coordination.client("people"), GROUP, self.known, Move(kind, version))
+        leads = self._name(self.known.leading)
+        if leads != self.leads_since[0]:
+            self.leads_since = (leads, self.script.world.now_ms)
+
+    def offer(self) -> None:
+        """From a snapshot of the old project, where there is one, or from the origin."""
+        identity, snapshot = project(NEW), None
+        if self.rng.random() < 0.7:
+            snapshot = next(iter(restorable(self.script.world.store.list(self.known.leading.place(GROUP)))), None)
+        begin = Begin.ORIGIN if snapshot is None else Begin.SNAPSHOT
+        version = Version(
+            identity.hash, SEMANTICS, identity.document, self.known.moves + 1, begin, frozenset({CHANGED}), frozenset({CHANGED})
+        )
+        self.decide(MoveKind.OFFER, version)
+        self.allowed = (OLD, NEW)
+        if snapshot is not None:
+            store = self.script.world.store
+            stored = store.get(self.known.leading.place(GROUP), snapshot.name)
+            header = json.dumps({**json.loads(stored.header), NUMBERING: {CHANGED: None}}).encode()
+            assert self.known.other is not None
+            place = self.known.other.place(GROUP)
+            store.put(place, snapshot.name, snapshot.engine, snapshot.order, header, stored.pages.items())
+            store.confirm(place, snapshot.name)
+
+    def lead(self, name: str) -> None:
+        """An engine of this project is to have the role, if one could."""
+        known = self.known
+        wanted = known.other if known.other is not None and self._name(known.other) == name else known.leading
+        if wanted is not known.leading:
+            self.decide(MoveKind.LEAD, wanted)
+        spares = [p.name for p in self.script.world.processes.values() if ENGINES[p.name] == name and p.engine.role is Role.STANDBY]
+        if spares:
+            self.script.world.coordination.client("people").ask_switchover(GROUP, self.rng.choice(spares))
+
+    def settle(self) -> None:
+        self.decide(MoveKind.SETTLE, self.known.leading)
+        self.allowed = (self._name(self.known.leading),)
+
+    def _name(self, version: Version) -> str:
+        return OLD if version.hash == project(OLD).hash else NEW
+
+    # --- what befalls engines ------------------------------------------------------------------------------------------------
+
+    def start(self, name: str) -> None:
+        world = self.script.world
+        world.identity, world.cores = project(ENGINES[name]), {name: CORES[ENGINES[name]]}
+        process = world.start(name)
+        process.may_be_refused = lambda: True  # its project takes part no more by the time it joins
+        self.ran[process.door] = ENGINES[name]
+
+    def live(self, turns: int) -> None:
+        """Events come, and engines are killed, paused and started."""
+        world, rng = self.script.world, self.rng
+        for _ in range(turns):
+            if rng.random() < 0.3:
+                self.script.publish(rng.randrange(100))
+            name = rng.choice(list(ENGINES))
+            if name not in world.processes:
+                if rng.random() < 0.3 and ENGINES[name] in self.allowed:
+                    self.start(name)
+            elif rng.random() < 0.02:
+                world.kill(name)
+            elif rng.random() < 0.02:
+                world.pause(name, rng.choice([5, 80, 200, 900]))
+            self.turn()
+            self.turn()
+
+    def turn(self) -> None:
+        self.script.turn()
+        self.check_roles()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        def holds() -> bool:
+            self.check_roles()
+            return condition()
+
+        self.script.until(holds)
+
+    def until_out(self, name: str) -> None:
+        """The newest output that a project makes of the input came out."""
+        due = {stream: _bare(rows[-1]) for stream, rows in self.reference(name).items() if rows}
+        self.until(lambda: all(self._has(stream, row) for stream, row in due.items()))
+
+    def _has(self, stream: str, row: Row) -> bool:
+        return any(_bare(each) == row for each in self.script.world.observer.rows.get(stream, [])[-100:])
+
+    def _plays(self, names: Collection[str], *roles: Role) -> bool:
+        """Whether one of these engines has one of these roles."""
+        return any(p.name in names and p.engine.role in roles for p in self.script.world.processes.values())
+
+    # --- what must hold ------------------------------------------------------------------------------------------------------
+
+    def check_roles(self) -> None:
+        """None differs from what another project made, or takes the role while the project that leads has an engine that could."""
+        world, now_ms = self.script.world, self.script.world.now_ms
+        able = {p.door: p for p in world.processes.values() if p.engine.role in (Role.STANDBY, Role.ACTIVE) and p.is_ready(now_ms)}
+        self.awake_since = {door: self.awake_since.get(door, now_ms) for door in able}
+        in_role = {p.door for p in world.processes.values() if p.engine.role in (Role.PROMOTING, Role.ACTIVE)}
+        for process in world.processes.values():
+            if process.engine.role is Role.DIVERGED or (process.state is not None and process.state.differences):
+                raise Violation(f"{process.door} differs: {process.state.differences if process.state else ''}")
+        leads, since_ms = self.leads_since
+        for door in in_role - self.in_role:
+            living = [d for d, ms in self.awake_since.items() if d != door and self.ran[d] == leads and ms <= now_ms - PATIENCE_MS]
+            if self.ran[door] != leads and living and since_ms <= now_ms - PATIENCE_MS:
+                raise Violation(f"{door} takes the role, though {leads} leads and {living[0]} lives")
+        self.in_role = in_role
+
+    def reference(self, name: str) -> Mapping[str, Sequence[Row]]:
+        world = self.script.world
+        return Recorded(replace(fast_kit(), cores=CORES[name]), world.outside).reference(world.settings.skew_max_ms)
+
+    def check_outputs(self) -> None:
+        observer = self.script.world.observer
+        rows = observer.rows[KEPT]
+        if rows != list(self.reference(OLD)[KEPT])[: len(rows)]:
+            raise Violation(f"stream {KEPT} is not what it would have been without an upgrade")
+        owners = [self.ran[observer.epoch_owner[output.epoch]] for output in observer.outputs.get(CHANGED, ())]
+        by_project = zip(owners, observer.rows.get(CHANGED, ()), strict=True)
+        whole = {name: [_bare(row) for row in self.reference(name)[CHANGED]] for name in (OLD, NEW)}
+        before: list[Row] = []
+        for name, piece in groupby(by_project, key=lambda each: each[0]):
+            came = [_bare(row) for _, row in piece]
+            _check_piece(name, before, came, whole[name])
+            before += came
+
+    def end(self, leads: str) -> None:
+        """One project is left, and everything comes out."""
+        for name, its in ENGINES.items():
+            if name not in self.script.world.processes and its == leads:
+                self.start(name)
+        spares = [name for name, its in ENGINES.items() if its == leads]
+        self.until(lambda: self._plays(spares, Role.STANDBY, Role.ACTIVE))
+        self.lead(leads)
+        self.until(lambda: self._plays(spares, Role.ACTIVE))
+        self.settle()
+        self.script.publish(*range(20))
+        self.until_out(leads)
+        self.check_outputs()
+
+
+def _check_piece(name: str, before: Sequence[Row], came: Sequence[Row], whole: Sequence[Row]) -> None:
+    """What a project published between two changes is a piece of what it makes of the input, without a gap or a repetition, and
+    begins right behind what came before, by the position of one of its newest outputs."""
+    at = whole.index(came[0]) if came[0] in whole else None
+    if at is None or list(whole[at : at + len(came)]) != list(came):
+        raise Violation(f"stream {CHANGED}: {len(came)} outputs of {name} are no piece of what it makes of the input")
+    if not before:
+        if at:
+            raise Violation(f"stream {CHANGED} begins with output {at + 1} of {name}")
+        return
+    newest = {_partition(row): row for row in before}
+    places = {
+        key: 1 + max((i for i, row in enumerate(whole) if _partition(row) == key and row[:5] <= last[:5]), default=-1)
+        for key, last in newest.items()
+    }
+    if not places[_partition(before[-1])] <= at <= max(places.values()):
+        raise Violation(f"stream {CHANGED}: {name} goes on with its output {at + 1}, between {places} it should")
+
+
+def _bare(row: Row) -> Row:
+    """Without its number, and without the digest, which counts what a state began with."""
+    return (*row[1:6], *row[7:])
+
+
+def _partition(row: Row) -> tuple[object, object]:
+    return row[0], row[1]
+
+
+def run(seed: int, folder: Path) -> str:
+    """What is wrong in the run of a seed; "" where nothing is."""
+    found = Both.make(folder, seed)
+    rng = found.rng
+    try:
+        found.start("a0")
+        found.live(rng.randrange(20, 150))
+        found.offer()
+        found.live(rng.randrange(20, 150))
+        leads = OLD
+        for _ in range(rng.randrange(0, 4)):
+            leads = NEW if leads == OLD else OLD
+            found.lead(leads)
+            found.live(rng.randrange(20, 250))
+        found.end(leads)
+    except (Violation, AssertionError) as error:
+        return f"seed {seed}: {error}"
+    finally:
+        found.script.world.close()
+    return ""

@@ -1,0 +1,114 @@
+"""Engines of two projects in one group: the role goes from one to the other and back, whatever befalls them (law Failover)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hotspare.ha.rules import beside, placing
+from hotspare.ha.rules.roles import ENDS, Role
+from hotspare.ha.rules.upgrading import Agreement, MoveKind
+from tests.simulation.beside import Both, run
+from tests.simulation.upgrades import NEW, OLD
+from tests.simulation.world import GROUP
+
+SEEDS = 12
+
+
+@pytest.mark.parametrize("seed", range(1, SEEDS + 1))
+def test_what_did_not_change_is_to_the_bit_and_each_input_is_answered_by_one_project(seed: int, tmp_path: Path) -> None:
+    assert not run(seed, tmp_path)
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Both:
+    """`a0` is active, `a1` and `b0`, of the changed project, are its spares."""
+    both = Both.make(tmp_path, 1)
+    for name in ("a0", "a1"):
+        both.start(name)
+    both.script.until_active("a0")
+    both.script.publish(*range(30))
+    both.offer()
+    both.start("b0")
+    both.script.until(lambda: both.script.role("b0") is Role.STANDBY)
+    knows_of_two(both, "a1", "b0")
+    return both
+
+
+def knows_of_two(both: Both, *names: str) -> None:
+    def know(name: str) -> bool:
+        state = both.script.process(name).state
+        return state is not None and state.projects.are_two
+
+    both.script.until(lambda: all(map(know, names)))
+
+
+def test_before_it_leads_the_changed_project_has_the_role_only_where_no_other_engine_lives(group: Both) -> None:
+    script = group.script
+    script.world.kill("a0")
+    script.until_active("a1")
+    assert script.role("b0") is Role.STANDBY
+    script.world.kill("a1")
+    script.until_active("b0")
+    group.start("a0")
+    script.until(lambda: script.role("a0") is Role.STANDBY)
+    script.publish(*range(20))
+    group.end(OLD)
+    script.world.close()
+
+
+def test_nobody_is_asked_for_a_switch_over_to_it_before_it_leads(group: Both) -> None:
+    script, people = group.script, group.script.world.coordination.client("people")
+    people.ask_switchover(GROUP, "b0")
+    for _ in range(400):
+        script.turn()
+    assert script.role("a0") is Role.ACTIVE
+    group.decide(MoveKind.LEAD, group.known.other or group.known.leading)
+    script.until_active("b0")
+    group.end(NEW)
+    script.world.close()
+
+
+def test_engines_of_the_project_that_is_left_out_end(group: Both) -> None:
+    script = group.script
+    group.lead(NEW)
+    script.until_active("b0")
+    group.settle()
+    script.until(lambda: all(n not in script.world.processes or script.role(n) in ENDS for n in ("a0", "a1")))
+    assert script.told("is upgraded") or script.told("was upgraded")
+    group.end(NEW)
+    script.world.close()
+
+
+def test_an_engine_that_hears_of_no_other_project_asks_nothing(tmp_path: Path) -> None:
+    """What it costs where nothing is upgraded: not one question."""
+    both = Both.make(tmp_path, 1)
+    both.start("a0")
+    both.start("a1")
+    both.live(100)
+    assert not both.script.told("reads which projects")
+    both.script.world.close()
+
+
+def found_by_a_seed(folder: Path) -> bool:
+    return any(run(seed, folder / str(seed)) for seed in range(1, SEEDS + 1))
+
+
+def test_it_would_notice_one_that_takes_the_role_though_the_other_project_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside, "lets_others_go_first", lambda view: False)
+    assert found_by_a_seed(tmp_path)
+
+
+def test_it_would_notice_engines_that_are_compared_in_streams_that_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Agreement, "differing", lambda self, makers: frozenset())
+    assert found_by_a_seed(tmp_path)
+
+
+def test_it_would_notice_one_that_goes_on_by_its_numbers_when_another_project_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "unplaced_by", lambda known: frozenset())
+    assert found_by_a_seed(tmp_path)

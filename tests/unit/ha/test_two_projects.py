@@ -1,0 +1,142 @@
+"""Rules for engines of two projects in one group: who may have the role, who counts for whom, whose numbers are whose (SPEC Z6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.bus.contract import OutputId, Progress
+from hotspare.coordination.contract import Member
+from hotspare.ha.member_record import PROJECT
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules import beside, candidates, makers, placing, snapshots
+from hotspare.ha.rules.decide import decide
+from hotspare.ha.rules.facts import Difference, OtherMember, Projects, Vacancy
+from hotspare.ha.rules.roles import Reason, Role
+from hotspare.ha.rules.upgrading import Agreement, Move, MoveKind, Version, folded
+from hotspare.ha.rules.view import View
+from hotspare.host.two_projects import Side, spare
+from tests.unit.ha.views import HELD, NOW_MS, active, standby
+
+OLD = Version("old", 1, "")
+NEW = Version("new", 1, "", differs=frozenset({"q/b", "q/new", "q/gone"}), begins=frozenset({"q/new"}), ends=frozenset({"q/gone"}))
+OFFERED = folded(OLD, [Move(MoveKind.OFFER, NEW)])
+LED = OFFERED.after(Move(MoveKind.LEAD, replace(NEW, number=1)))
+SETTLED = LED.after(Move(MoveKind.SETTLE, LED.leading))
+FREE = replace(HELD, lease_left_ms=-1)
+VACANT = Vacancy(HELD.epoch, Reason.LEASE_OVER, NOW_MS - 100_000)
+
+
+def engine(name: str, project: int, role: Role = Role.STANDBY, rank: int = 0, *, order: int = 5, moves: int = 1) -> OtherMember:
+    return OtherMember(name, role.value, rank, order=order, project=project, moves=moves)
+
+
+def runs(view: View, own: int, known: Agreement | None, *others: OtherMember) -> View:
+    projects = Projects(own, known, read_ms=NOW_MS)
+    return replace(view, projects=projects, membership=replace(view.membership, others=others))
+
+
+def campaigns(view: View) -> bool:
+    return any(isinstance(action, do.Campaign) for action in decide(view))
+
+
+@pytest.mark.parametrize(("known", "own", "other"), [(OFFERED, 1, 0), (LED, 0, 1)])
+def test_an_engine_of_the_project_that_does_not_lead_waits_as_long_as_one_of_the_other_lives(
+    known: Agreement, own: int, other: int
+) -> None:
+    view = standby(leader=FREE, vacancy=VACANT)
+    assert not campaigns(runs(view, own, known, engine("a", other)))
+    assert campaigns(runs(view, own, known, engine("a", own)))
+    assert campaigns(runs(view, other, known, engine("a", own))), "whose project leads waits for nobody of the other"
+    assert campaigns(runs(view, own, known, engine("a", other, Role.STOPPED)))
+    differs = replace(engine("a", other), evidence=Difference("q/a", 1, 1, 7, 0))
+    assert campaigns(runs(view, own, known, differs)), "that one cannot have the role"
+    assert campaigns(runs(view, 0, SETTLED, engine("a", 1))), "nobody follows where one project runs alone"
+
+
+def test_the_successor_that_the_holder_names_takes_the_role_whatever_its_project() -> None:
+    given = replace(HELD, holder="", successor="me")
+    view = standby(leader=given, vacancy=Vacancy(HELD.epoch, Reason.NAMED_SUCCESSOR, NOW_MS))
+    assert campaigns(runs(view, 1, OFFERED, engine("a", 0)))
+
+
+def test_the_role_is_given_within_the_project_that_leads() -> None:
+    old, new = engine("old", 0), engine("new", 1, rank=9)
+    assert candidates.best_standby(runs(active(), 0, OFFERED, old, new)) == "old"
+    assert candidates.best_standby(runs(active(), 0, OFFERED, new)) == ""
+    assert candidates.best_standby(runs(active(), 0, LED, old, new)) == "new"
+    assert candidates.best_standby(runs(active(), 1, OFFERED, new)) == "new", "of its own, where none of the other lives"
+    asked = runs(active(switchover="new"), 0, OFFERED, old, new)
+    assert not any(isinstance(action, do.GiveUp) for action in decide(asked))
+    assert do.GiveUp("new", Reason.SWITCHOVER) in decide(replace(asked, projects=replace(asked.projects, known=LED)))
+
+
+def test_numbers_and_positions_of_another_project_count_for_nothing() -> None:
+    view = runs(standby(rank=1), 1, OFFERED, engine("a", 0, rank=9))
+    assert not candidates.is_outranked(view)
+    assert candidates.is_outranked(runs(standby(rank=1), 1, OFFERED, engine("a", 1, rank=9)))
+    assert snapshots.snapshot_turn(view) == 0
+    assert snapshots.snapshot_turn(runs(active(), 0, OFFERED, engine("a", 1))) == 0, "its own project has no spare"
+    assert beside.same(view) == []
+
+
+def test_nobody_asks_which_project_leads_before_somebody_tells_of_another() -> None:
+    def asks(view: View) -> bool:
+        return any(isinstance(action, do.ReadProjects) for action in decide(view))
+
+    later = replace(standby(), now_ms=NOW_MS + 90)
+    long = Projects(0, None, read_ms=0)
+    assert not asks(replace(later, projects=long))
+    told = beside.after_hearing(long, (engine("a", 1, moves=1),))
+    assert asks(replace(later, projects=told))
+    assert not asks(replace(later, projects=replace(told, known=SETTLED))), "one project is left"
+    assert asks(replace(later, projects=Projects(0, OFFERED, read_ms=0)))
+    assert not asks(replace(later, projects=Projects(0, OFFERED, read_ms=NOW_MS)))
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=8))
+def test_who_reads_progress_knows_which_project_made_it(published: list[int]) -> None:
+    """Against the list itself: under epoch n project published[n - 1] published, the first time under its first epoch."""
+    progress = {"q/a": Progress(5, OutputId(0, 0, 1, 0, 0), 1, 1)}
+    for epoch, number in enumerate(published, 1):
+        progress |= makers.record(makers.changes_of(progress), number, epoch)
+    changes = makers.changes_of(progress)
+    assert [makers.maker(changes, epoch) for epoch in range(1, len(published) + 1)] == published
+    assert len(changes) == sum(a != b for a, b in zip([0, *published], published, strict=False))
+    assert [name for name in progress if makers.is_stream(name)] == ["q/a"]
+
+
+def test_the_streams_whose_numbers_are_not_known_once_another_project_publishes() -> None:
+    differs = NEW.differs
+    assert placing.unplaced_by(Projects(0)) == frozenset()
+    assert placing.unplaced_by(Projects(0, OFFERED, changes=((4, 1),))) == differs
+    assert placing.unplaced_by(Projects(0, OFFERED, changes=((4, 1),), changes_epoch=4)) == differs, "as long as that one publishes"
+    assert placing.unplaced_by(Projects(0, OFFERED, changes=((4, 1), (6, 0)), changes_epoch=6)) == frozenset()
+    assert placing.unplaced_by(Projects(0, OFFERED, changes=((4, 1), (6, 0)), changes_epoch=2)) == differs
+    assert placing.unplaced_by(Projects(1, OFFERED)) == differs
+    assert placing.unplaced_by(Projects(0, None, changes=((4, 1),))) is None, "of a project that it knows nothing of"
+    assert placing.unplaced_by(Projects(0, OFFERED, changes=((4, 9),))) is None
+
+
+def test_streams_that_one_project_alone_has_wait_while_the_other_publishes() -> None:
+    assert placing.are_anothers(Projects(1, OFFERED)) == {"q/new"}
+    assert placing.are_anothers(Projects(0, OFFERED)) == frozenset()
+    assert placing.are_anothers(Projects(0, LED, changes=((4, 1),))) == {"q/gone"}
+    assert placing.are_anothers(Projects(1, LED, changes=((4, 1),))) == frozenset()
+
+
+def member(name: str, offset: int, role: Role = Role.STANDBY, **detail: str) -> Member:
+    detail = {PROJECT: "1", "positions": f'{{"0/0":{offset}}}', **detail}
+    return Member(name, "", 1, 1, "", "", "", "", role.value, {"q/a": offset}, detail)
+
+
+def test_a_spare_that_has_caught_up_is_chosen_and_none_that_differs() -> None:
+    reached = {"0/0": 10}
+    assert spare(Side(NEW, (member("far", 12), member("behind", 9), member("a", 11))), reached) == "far"
+    assert spare(Side(NEW, (member("behind", 9),)), reached) == ""
+    assert spare(Side(NEW, (member("far", 12, differs='["q/a",1,1,1]'),)), reached) == ""
+    assert spare(Side(NEW, (member("far", 12, Role.ACTIVE),)), reached) == ""
+    assert spare(Side(NEW, (member("none", 0, positions="?"),)), reached) == ""
