@@ -12,7 +12,7 @@ import typer
 from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
 
 if TYPE_CHECKING:
-    from hotspare.cli.upgrading.beside import Step, Way
+    from hotspare.cli.upgrading.beside import UpgradeStep, UpgradeWay
     from hotspare.engine.upgrade import Upgrade
     from hotspare.host.upgrading import Planned
     from hotspare.stores.contract import SnapshotInfo
@@ -51,7 +51,6 @@ def command(
     from hotspare.cli.upgrading import beside as steps
     from hotspare.engine.plan import compile_plan
     from hotspare.engine.upgrade import Past
-    from hotspare.errors import UsageError
     from hotspare.host.upgrading import Places, Wish, planned, upgrade
     from hotspare.shard import shards_of
     from hotspare.stores.open import default_store_url, open_store
@@ -67,11 +66,10 @@ def command(
         groups = [(group_name(prefix, loaded.project.name, shard), shard) for shard in shards_of(shards)]
         found = [planned(group, shard, wish, places) for group, shard in groups]
         _show(found)
-        if refusals := [refusal for each in found for refusal in each.change.refusals]:
-            raise UsageError("the project cannot be upgraded", detail="\n  ".join(dict.fromkeys(refusals)))
-        step = steps.Step(places, checked_prefix(prefix), shards, timeout_s)
-        if dry_run or way is not steps.Way.STOPPED:
-            _take(found, way, step, Only.TELL if dry_run else Only.NOTHING)
+        _refuse(found)
+        step = steps.UpgradeStep(places, checked_prefix(prefix), shards, timeout_s)
+        if dry_run or way is not steps.UpgradeWay.STOPPED:
+            _take(found, way, step, Extent.TELL if dry_run else Extent.NOTHING)
             return
         waiting = [each for each in found if not each.is_done]
         for each in waiting:
@@ -83,25 +81,33 @@ def command(
                 typer.echo(f"{each.group}: runs this project already")
 
 
-class Only(Enum):
+def _refuse(found: list[Planned]) -> None:
+    """UsageError where the project cannot be upgraded."""
+    from hotspare.errors import UsageError
+
+    if refusals := [refusal for each in found for refusal in each.change.refusals]:
+        raise UsageError("the project cannot be upgraded", detail="\n  ".join(dict.fromkeys(refusals)))
+
+
+class Extent(Enum):
     """What is left out of a step."""
 
     NOTHING = "nothing"
     TELL = "all but telling"
 
 
-def _take(found: list[Planned], way: Way, step: Step, only: Only) -> None:
+def _take(found: list[Planned], way: UpgradeWay, step: UpgradeStep, only: Extent) -> None:
     """A step beside running engines; of a dry run, which projects and engines there are."""
     from hotspare.cli.upgrading import beside as steps
 
     taken = {
-        steps.Way.BESIDE: steps.beside,
-        steps.Way.LEAD: steps.to_the_front,
-        steps.Way.BACK: steps.back,
-        steps.Way.FINISH: steps.finish,
+        steps.UpgradeWay.BESIDE: steps.beside,
+        steps.UpgradeWay.LEAD: steps.to_the_front,
+        steps.UpgradeWay.BACK: steps.back,
+        steps.UpgradeWay.FINISH: steps.finish,
     }
     for each in found:
-        if only is Only.NOTHING:
+        if only is Extent.NOTHING:
             typer.echo(f"{each.group}: {taken[way](step, each)}")
         else:
             typer.echo(steps.told(step, each))

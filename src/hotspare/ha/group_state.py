@@ -29,6 +29,7 @@ from hotspare.ha.rules import facts, placing
 from hotspare.ha.rules.commit_budget import CommitBudget
 from hotspare.ha.rules.roles import Reason
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
+from hotspare.ha.rules.upgrading import Agreement
 from hotspare.ha.rules.view import CommitUnderWay, CoreView, StreamView, View
 from hotspare.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
 
@@ -97,7 +98,7 @@ class GroupState:
     """How many rows a single one may cause at a time."""
     transaction: Transaction | None = None
     """The one that is under way; there is never another."""
-    recheck: AskedEpoch | None = None
+    recheck: AskedEpoch[Agreement | None] | None = None
     """The newest epoch, asked for after the last fence."""
     budget: CommitBudget = field(init=False)
     message_sizes: MessageSizes = field(init=False)

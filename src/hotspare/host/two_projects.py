@@ -21,7 +21,7 @@ _IN_PART = (Role.STANDBY.value, Role.PROMOTING.value, Role.ACTIVE.value)
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ProjectSide:
     """The engines of one of the projects, those that gave word lately."""
 
     version: Version
@@ -35,12 +35,12 @@ class Side:
         return any(member.engine == engine for member in self.members)
 
 
-def side_of(coordination: Coordination, group: str, version: Version, silent_ms: int) -> Side:
+def side_of(coordination: Coordination, group: str, version: Version, silent_ms: int) -> ProjectSide:
     members = [m for m in present(coordination.members(group), silent_ms) if m.role in _IN_PART]
-    return Side(version, tuple(m for m in members if m.detail.get(PROJECT, "0") == str(version.number)))
+    return ProjectSide(version, tuple(m for m in members if m.detail.get(PROJECT, "0") == str(version.number)))
 
 
-def spare(side: Side, reached: Mapping[str, int]) -> str:
+def spare(side: ProjectSide, reached: Mapping[str, int]) -> str:
     """The best spare of a project that has taken the input up to there, by its own account (`positions_of`); "" where none has yet,
     or all that have differ from what is committed."""
     ready = [m for m in side.members if m.role == Role.STANDBY.value and not differs(m)]

@@ -18,7 +18,7 @@ from hotspare.ha.rules.facts import Difference, OtherMember, Projects, Vacancy
 from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.upgrading import Agreement, Move, MoveKind, Version, folded
 from hotspare.ha.rules.view import View
-from hotspare.host.two_projects import Side, spare
+from hotspare.host.two_projects import ProjectSide, spare
 from tests.unit.ha.views import HELD, NOW_MS, active, standby
 
 OLD = Version("old", 1, "")
@@ -135,8 +135,8 @@ def member(name: str, offset: int, role: Role = Role.STANDBY, **detail: str) -> 
 
 def test_a_spare_that_has_caught_up_is_chosen_and_none_that_differs() -> None:
     reached = {"0/0": 10}
-    assert spare(Side(NEW, (member("far", 12), member("behind", 9), member("a", 11))), reached) == "far"
-    assert spare(Side(NEW, (member("behind", 9),)), reached) == ""
-    assert spare(Side(NEW, (member("far", 12, differs='["q/a",1,1,1]'),)), reached) == ""
-    assert spare(Side(NEW, (member("far", 12, Role.ACTIVE),)), reached) == ""
-    assert spare(Side(NEW, (member("none", 0, positions="?"),)), reached) == ""
+    assert spare(ProjectSide(NEW, (member("far", 12), member("behind", 9), member("a", 11))), reached) == "far"
+    assert spare(ProjectSide(NEW, (member("behind", 9),)), reached) == ""
+    assert spare(ProjectSide(NEW, (member("far", 12, differs='["q/a",1,1,1]'),)), reached) == ""
+    assert spare(ProjectSide(NEW, (member("far", 12, Role.ACTIVE),)), reached) == ""
+    assert spare(ProjectSide(NEW, (member("none", 0, positions="?"),)), reached) == ""

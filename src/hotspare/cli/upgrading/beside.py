@@ -11,7 +11,7 @@ from hotspare.cli.switchover import switched
 from hotspare.errors import UsageError
 from hotspare.ha.member_record import positions_of
 from hotspare.ha.rules.upgrading import Agreement, Version
-from hotspare.host.two_projects import Side, known_projects, lead, settle, side_of, spare
+from hotspare.host.two_projects import ProjectSide, known_projects, lead, settle, side_of, spare
 from hotspare.host.upgrading import Places, Planned, offer
 from hotspare.model.fingerprint import from_document
 from hotspare.model.resolve import resolve
@@ -20,7 +20,7 @@ from hotspare.retry import Retry
 _POLL_S = 0.1
 
 
-class Way(Enum):
+class UpgradeWay(Enum):
     """How a group goes on with the changed project."""
 
     STOPPED = "stopped"
@@ -31,7 +31,7 @@ class Way(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class UpgradeStep:
     """One step for all groups of a project; `shards`: how many there are."""
 
     places: Places
@@ -40,15 +40,15 @@ class Step:
     timeout_s: float
 
 
-def way(**said: bool) -> Way:
+def way(**said: bool) -> UpgradeWay:
     """UsageError where two are said at once."""
-    found = [each for each in Way if said.get(each.value.strip("-"), False)]
+    found = [each for each in UpgradeWay if said.get(each.value.strip("-"), False)]
     if len(found) > 1:
         raise UsageError(f"{found[0].value} and {found[1].value} contradict each other", hint="take one step after the other")
-    return found[0] if found else Way.STOPPED
+    return found[0] if found else UpgradeWay.STOPPED
 
 
-def told(step: Step, planned: Planned) -> str:
+def told(step: UpgradeStep, planned: Planned) -> str:
     """Which projects a group runs, and which engines run them."""
     known = known_projects(step.places.coordination, planned.group)
     leader = step.places.coordination.leader(planned.group)
@@ -62,7 +62,7 @@ def told(step: Step, planned: Planned) -> str:
     return f"{planned.group}: " + "; ".join(texts)
 
 
-def beside(step: Step, planned: Planned) -> str:
+def beside(step: UpgradeStep, planned: Planned) -> str:
     """Engines of the changed project may start, as spares."""
     if planned.is_done:
         return "runs this project already"
@@ -71,13 +71,13 @@ def beside(step: Step, planned: Planned) -> str:
     return f"engines of the changed project may start, {start}: start them, and say --lead when they have caught up"
 
 
-def to_the_front(step: Step, planned: Planned) -> str:
+def to_the_front(step: UpgradeStep, planned: Planned) -> str:
     """The changed project leads, and one of its engines has the role."""
     known, version = _both(step, planned)
     return _given(step, planned, known, version)
 
 
-def back(step: Step, planned: Planned) -> str:
+def back(step: UpgradeStep, planned: Planned) -> str:
     """The project of before leads, has the role, and is the only one."""
     known, version = _both(step, planned)
     other = next(each for each in (known.leading, known.other) if each is not None and each.number != version.number)
@@ -86,7 +86,7 @@ def back(step: Step, planned: Planned) -> str:
     return f"{text}; engines of the changed project end by themselves"
 
 
-def finish(step: Step, planned: Planned) -> str:
+def finish(step: UpgradeStep, planned: Planned) -> str:
     """The changed project is the only one."""
     if planned.is_done:
         return "runs this project alone already"
@@ -98,7 +98,7 @@ def finish(step: Step, planned: Planned) -> str:
     return "the changed project is the only one; engines of the one before end by themselves"
 
 
-def _both(step: Step, planned: Planned) -> tuple[Agreement, Version]:
+def _both(step: UpgradeStep, planned: Planned) -> tuple[Agreement, Version]:
     """What the group runs, and of the two the changed project."""
     known = known_projects(step.places.coordination, planned.group)
     version = next((each for each in (known.leading, known.other) if each is not None and planned.is_for(each)), None)
@@ -107,7 +107,7 @@ def _both(step: Step, planned: Planned) -> tuple[Agreement, Version]:
     return known, version
 
 
-def _given(step: Step, planned: Planned, known: Agreement, to: Version) -> str:
+def _given(step: UpgradeStep, planned: Planned, known: Agreement, to: Version) -> str:
     """The role goes to an engine of project `to`, which leads from now on. UsageError where it has none that has caught up."""
     service, group = step.places.coordination, planned.group
     before = service.leader(group)
@@ -122,7 +122,7 @@ def _given(step: Step, planned: Planned, known: Agreement, to: Version) -> str:
     return f"{after.holder} is active under epoch {after.epoch}, after {before.holder or 'nobody'}"
 
 
-def _caught_up(step: Step, planned: Planned, known: Agreement, to: Version) -> str:
+def _caught_up(step: UpgradeStep, planned: Planned, known: Agreement, to: Version) -> str:
     """The spare that takes over: it has come as far as the active engine was, and what it computed of streams that are the same in
     both projects was compared with what is committed."""
     service = step.places.coordination
@@ -143,5 +143,5 @@ def _caught_up(step: Step, planned: Planned, known: Agreement, to: Version) -> s
     )
 
 
-def _side(step: Step, planned: Planned, version: Version) -> Side:
+def _side(step: UpgradeStep, planned: Planned, version: Version) -> ProjectSide:
     return side_of(step.places.coordination, planned.group, version, SILENT_MS_MAX)

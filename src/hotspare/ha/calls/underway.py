@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from hotspare.coordination.contract import Leader
-from hotspare.ha.rules.upgrading import Agreement
+
+T = TypeVar("T")
 
 
 class Underway(Protocol):
@@ -35,12 +36,12 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedEpoch:
+class AskedEpoch(Generic[T]):
     """The newest epoch was asked for after the last fence; when `call` has ended well, `answers` holds it, with the projects of the
     group where anything was decided about them."""
 
     call: Underway
-    answers: Sequence[tuple[Leader, Agreement | None]]
+    answers: Sequence[tuple[Leader, T]]
 
 
 def at_once(call: Callable[[], None]) -> Underway:
