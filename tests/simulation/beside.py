@@ -1,6 +1,6 @@
 """A simulated group that engines of two projects take part in: the role moves between the two, engines are killed and paused.
 
-Stream `q/a` is the same in both projects, `q/b` is not. Of `q/b` each input is answered by one of the two: where the project
+Stream `q/a` is the same in both projects, `q/b` is not, and of some groups the changed project reads a topic more. Of `q/b` each input is answered by one of the two: where the project
 changes that publishes, what the other one makes of the input goes on right behind the newest output.
 """
 
@@ -18,6 +18,7 @@ from hotspare.engine.semantics import SEMANTICS
 from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import GroupTopics, InboundTopic
 from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
 from tests.simulation.checkers import Violation
 from tests.simulation.kits import fast_kit
@@ -27,6 +28,7 @@ from tests.simulation.upgrades import CHANGED, CORES, KEPT, NEW, OLD
 from tests.simulation.world import GROUP, SETTINGS, project
 
 ENGINES = {"a0": OLD, "a1": OLD, "b0": NEW, "b1": NEW}
+TOPICS_SHARED = 2
 PATIENCE_MS = 250
 """An engine that gave word for so long, and a decision that stands for so long, is known to all."""
 Row = tuple[object, ...]
@@ -34,10 +36,11 @@ Row = tuple[object, ...]
 
 @dataclass
 class Both:
-    """`allowed`: the projects whose engines may start."""
+    """`topics`: what the changed project reads and writes. `allowed`: the projects whose engines may start."""
 
     script: Script
     rng: random.Random
+    topics: GroupTopics
     allowed: tuple[str, ...] = (OLD,)
     ran: dict[str, str] = field(default_factory=dict)
     leads_since: tuple[str, int] = (OLD, 0)
@@ -47,7 +50,10 @@ class Both:
 
     @classmethod
     def make(cls, folder: Path, seed: int) -> Both:
-        return cls(Script(folder, *ENGINES, settings=replace(SETTINGS, project_poll_ms=40)), random.Random(seed))
+        script, topics = Script(folder, *ENGINES, settings=replace(SETTINGS, project_poll_ms=40)), fast_kit().topics
+        if seed % 2:
+            topics = replace(topics, inbound=(*topics.inbound, InboundTopic("in2")))
+        return cls(script, random.Random(seed), topics)
 
     # --- what people do ------------------------------------------------------------------------------------------------------
 
@@ -69,9 +75,8 @@ class Both:
         if self.rng.random() < 0.7:
             snapshot = next(iter(restorable(self.script.world.store.list(self.known.leading.place(GROUP)))), None)
         begin = Begin.ORIGIN if snapshot is None else Begin.SNAPSHOT
-        version = Version(
-            identity.hash, SEMANTICS, identity.document, self.known.moves + 1, begin, frozenset({CHANGED}), frozenset({CHANGED})
-        )
+        version = Version(identity.hash, SEMANTICS, identity.document, self.known.moves + 1, begin, frozenset({CHANGED}))
+        version = replace(version, differs=frozenset({CHANGED}), topics_shared=TOPICS_SHARED)
         self.decide(MoveKind.OFFER, version)
         self.allowed = (OLD, NEW)
         if snapshot is not None:
@@ -105,6 +110,7 @@ class Both:
     def start(self, name: str) -> None:
         world = self.script.world
         world.identity, world.cores = project(ENGINES[name]), {name: CORES[ENGINES[name]]}
+        world.topics = self._topics(ENGINES[name])
         process = world.start(name)
         process.may_be_refused = lambda: True  # its project takes part no more by the time it joins
         self.ran[process.door] = ENGINES[name]
@@ -169,7 +175,11 @@ class Both:
 
     def reference(self, name: str) -> Mapping[str, Sequence[Row]]:
         world = self.script.world
-        return Recorded(replace(fast_kit(), cores=CORES[name]), world.outside).reference(world.settings.skew_max_ms)
+        kit = replace(fast_kit(), cores=CORES[name], topics=self._topics(name))
+        return Recorded(kit, world.outside).reference(world.settings.skew_max_ms)
+
+    def _topics(self, name: str) -> GroupTopics:
+        return self.topics if name == NEW else fast_kit().topics
 
     def check_outputs(self) -> None:
         observer = self.script.world.observer

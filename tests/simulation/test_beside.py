@@ -112,3 +112,10 @@ def test_it_would_notice_one_that_goes_on_by_its_numbers_when_another_project_pu
 ) -> None:
     monkeypatch.setattr(placing, "unplaced_by", lambda known: frozenset())
     assert found_by_a_seed(tmp_path)
+
+
+def test_it_would_notice_topics_that_nobody_ticks_while_the_other_project_publishes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside, "left_to_spares", lambda view, inbound: ())
+    assert found_by_a_seed(tmp_path)

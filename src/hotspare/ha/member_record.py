@@ -24,7 +24,8 @@ _EPOCH = "epoch"
 _ROLE_AGE = "role_age_ms"
 _DIGITS_MAX = 18
 PROJECT = "project"
-"""The number of the project that an engine runs (`rules.upgrading.Version`); 0 where it does not say."""
+"""The number of the project that an engine runs (`rules.upgrading.Version`). An engine that does not tell it is of a hotspare that
+knows nothing of a second project."""
 MOVES = "moves"
 
 
@@ -59,9 +60,10 @@ def member_of(state: GroupState, now_ms: int) -> Member:
         "persisting": _json(_persisting(state)),
         _PRIORITY: str(state.settings.snapshot_priority),
         _COMMIT: _json(state.budget.lesson),
+        PROJECT: str(state.projects.own),
     }
     if state.projects.moves:
-        detail |= {PROJECT: str(state.projects.own), MOVES: str(state.projects.moves)}
+        detail[MOVES] = str(state.projects.moves)
     if state.differences:
         first = state.differences[0]
         detail[_DIFFERS] = _json([first.stream, first.sequence, first.digest, first.epoch])
@@ -139,7 +141,7 @@ def positions_of(member: Member) -> dict[str, int]:
     """Where an engine reads on, by "topic index/partition"; nothing where it does not say it in a way that makes sense."""
     try:
         return {str(partition): int(offset) for partition, offset in json.loads(member.detail.get(_POSITIONS, "")).items()}
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return {}
 
 

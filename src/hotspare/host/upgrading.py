@@ -141,6 +141,7 @@ def _version(wanted: Planned) -> Version:
         differs=_streams(wanted, StreamFate.CHANGED, StreamFate.NEW, StreamFate.ENDS),
         begins=_streams(wanted, StreamFate.NEW),
         ends=_streams(wanted, StreamFate.ENDS),
+        topics_shared=min(len(plan.resolved.sources) for plan in (wanted.before, wanted.after)),
     )
 
 

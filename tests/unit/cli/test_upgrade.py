@@ -171,6 +171,55 @@ def test_without_a_snapshot_there_is_nothing_to_go_on_from(kept: Kept) -> None:
     assert "has no snapshot that the new project could go on from" in kept.upgrade(CHANGED, status=2)
 
 
+def engine(kept: Kept, name: str, project: str, role: str = "standby", **detail: str) -> Member:
+    """It gives word, and has come to position 5."""
+    own = os.getpid()
+    told = {"project": project, "positions": '{"0/0":5}', **detail} if project else {}
+    member = Member(name, "", own, process_start(own), "here", "", "", "", role, {}, told, process_space=process_space())
+    kept.coordination.join(GROUP, member)
+    return member
+
+
+def test_beside_engines_that_live_the_changed_project_is_offered_and_taken_back(kept: Kept) -> None:
+    kept.coordination.campaign(GROUP, 0, engine(kept, "one", "0", "active"), 60_000)
+    assert "from snapshot 0002-e at position 2" in kept.upgrade(CHANGED, "--beside")
+    assert "from snapshot 0002-e at position 2" in kept.upgrade(CHANGED, "--beside"), "it is given again"
+    told = " ".join(kept.upgrade(CHANGED, "--dry-run", "--lead").split())
+    assert "the other project leads (engines: one, one is active); this project takes part (engines: none)" in told
+    assert "none runs" in kept.upgrade(CHANGED, "--lead", "--timeout-s", "0.1", status=2)
+    engine(kept, "two", "1", differs='["q/orders",1,1,1]')
+    assert "two did not catch up within 0.1 s, or differ" in kept.upgrade(CHANGED, "--lead", "--timeout-s", "0.1", status=2)
+    assert "say --lead before --finish" in kept.upgrade(CHANGED, "--finish", status=2)
+    assert "name the changed project" in kept.upgrade(PROJECT, "--back", status=2)
+    assert "one is active already; engines of the changed project end" in kept.upgrade(CHANGED, "--back")
+    assert "does not run this project" in kept.upgrade(CHANGED, "--back"), "it is given again"
+    known = agreement(kept.coordination, GROUP)
+    assert known is not None
+    assert (known.leading.hash, known.other) == (case().plan.project_hash, None)
+    assert "begin with --beside" in kept.upgrade(CHANGED, "--lead", status=2)
+
+
+def test_the_changed_project_leads_and_is_the_only_one_where_its_engine_is_active(kept: Kept) -> None:
+    kept.upgrade(CHANGED, "--beside")
+    kept.coordination.campaign(GROUP, 0, engine(kept, "two", "1", "active"), 60_000)
+    for _ in range(2):
+        assert "two is active already" in kept.upgrade(CHANGED, "--lead")
+    assert "the changed project is the only one" in kept.upgrade(CHANGED, "--finish")
+    for step in ("--finish", "--lead", "--beside"):
+        assert "runs this project alone already" in kept.upgrade(CHANGED, step), "it is given again"
+    assert "begin with --beside" in kept.upgrade(CHANGED, "--back", status=2)
+
+
+def test_no_second_project_comes_beside_engines_that_know_nothing_of_one(kept: Kept) -> None:
+    engine(kept, "elder", "")
+    assert "knows nothing of a second project: elder" in kept.upgrade(CHANGED, "--beside", status=2)
+    assert kept.coordination.fact(GROUP, "upgrade-1") is None
+
+
+def test_two_steps_at_once_are_refused(kept: Kept) -> None:
+    assert "--beside and --lead contradict each other" in kept.upgrade(CHANGED, "--lead", "--beside", status=2)
+
+
 class _Killed(Exception):
     """The command dies here."""
 

@@ -10,19 +10,24 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import OutputId, Progress
 from hotspare.coordination.contract import Member
+from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
+from hotspare.errors import UsageError
 from hotspare.ha.member_record import PROJECT
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import beside, candidates, makers, placing, snapshots
 from hotspare.ha.rules.decide import decide
-from hotspare.ha.rules.facts import Difference, OtherMember, Projects, Vacancy
+from hotspare.ha.rules.facts import Difference, InboundFacts, OtherMember, Projects, Vacancy
 from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.upgrading import Agreement, Move, MoveKind, Version, folded
 from hotspare.ha.rules.view import View
-from hotspare.host.two_projects import ProjectSide, spare
-from tests.unit.ha.views import HELD, NOW_MS, active, standby
+from hotspare.host.two_projects import ProjectSide, refuse_unaware, spare
+from tests.unit.ha.views import HELD, NOW_MS, SETTINGS, active, changed, standby
 
 OLD = Version("old", 1, "")
-NEW = Version("new", 1, "", differs=frozenset({"q/b", "q/new", "q/gone"}), begins=frozenset({"q/new"}), ends=frozenset({"q/gone"}))
+NEW = replace(
+    Version("new", 1, "", differs=frozenset({"q/b", "q/new", "q/gone"}), begins=frozenset({"q/new"}), ends=frozenset({"q/gone"})),
+    topics_shared=1,
+)
 OFFERED = folded(OLD, [Move(MoveKind.OFFER, NEW)])
 LED = OFFERED.after(Move(MoveKind.LEAD, replace(NEW, number=1)))
 SETTLED = LED.after(Move(MoveKind.SETTLE, LED.leading))
@@ -128,6 +133,31 @@ def test_streams_that_one_project_alone_has_wait_while_the_other_publishes() -> 
     assert placing.are_anothers(Projects(1, LED, changes=((4, 1),))) == frozenset()
 
 
+@pytest.mark.parametrize(("known", "own", "other"), [(OFFERED, 1, 0), (LED, 0, 1)])
+def test_the_first_spare_of_a_project_ticks_the_topics_that_the_active_engine_does_not_read(
+    known: Agreement, own: int, other: int
+) -> None:
+    later = {"inbound": (InboundFacts(0, 0), InboundFacts(1, 0)), "now_ms": NOW_MS + SETTINGS.tick_interval_ms}
+
+    def ticked(view: View, *others: OtherMember) -> list[int]:
+        found = decide(runs(changed(view, **later), own, known, *others))
+        return [action.index for action in found if isinstance(action, do.Tick)]
+
+    publishes = engine("a", other, Role.ACTIVE)
+    assert ticked(standby(), publishes) == [1]
+    assert ticked(standby(), publishes, engine("z", own), engine("b", other)) == [1]
+    assert ticked(standby(), publishes, engine("b", own)) == [], "that one does"
+    assert ticked(standby(), engine("a", own, Role.ACTIVE)) == []
+    assert ticked(active(), engine("a", own), publishes) == [0, 1]
+
+
+def test_where_one_project_runs_alone_no_spare_ticks() -> None:
+    for known in (None, SETTLED):
+        view = changed(standby(), inbound=(InboundFacts(1, 0),), now_ms=NOW_MS + SETTINGS.tick_interval_ms)
+        found = decide(runs(view, 1, known, engine("a", 1, Role.ACTIVE)))
+        assert not any(isinstance(action, do.Tick) for action in found)
+
+
 def member(name: str, offset: int, role: Role = Role.STANDBY, **detail: str) -> Member:
     detail = {PROJECT: "1", "positions": f'{{"0/0":{offset}}}', **detail}
     return Member(name, "", 1, 1, "", "", "", "", role.value, {"q/a": offset}, detail)
@@ -140,3 +170,12 @@ def test_a_spare_that_has_caught_up_is_chosen_and_none_that_differs() -> None:
     assert spare(ProjectSide(NEW, (member("far", 12, differs='["q/a",1,1,1]'),)), reached) == ""
     assert spare(ProjectSide(NEW, (member("far", 12, Role.ACTIVE),)), reached) == ""
     assert spare(ProjectSide(NEW, (member("none", 0, positions="?"),)), reached) == ""
+
+
+def test_no_second_project_is_offered_to_engines_that_know_nothing_of_one() -> None:
+    client: MemoryCoordinationClient = MemoryCoordination().client("people")
+    client.join("g", replace(member("new", 1), seen_ms=1))
+    refuse_unaware(client, "g", 1_000)
+    client.join("g", replace(member("old", 1), detail={}))
+    with pytest.raises(UsageError, match=r"knows nothing of a second project: old\b"):
+        refuse_unaware(client, "g", 1_000)

@@ -11,13 +11,14 @@ from hotspare.cli.switchover import switched
 from hotspare.errors import UsageError
 from hotspare.ha.member_record import positions_of
 from hotspare.ha.rules.upgrading import Agreement, Version
-from hotspare.host.two_projects import ProjectSide, known_projects, lead, settle, side_of, spare
+from hotspare.host.two_projects import ProjectSide, known_projects, lead, refuse_unaware, settle, side_of, spare
 from hotspare.host.upgrading import Places, Planned, offer
 from hotspare.model.fingerprint import from_document
 from hotspare.model.resolve import resolve
 from hotspare.retry import Retry
 
 _POLL_S = 0.1
+_DONE = "runs this project alone already"
 
 
 class UpgradeWay(Enum):
@@ -65,7 +66,8 @@ def told(step: UpgradeStep, planned: Planned) -> str:
 def beside(step: UpgradeStep, planned: Planned) -> str:
     """Engines of the changed project may start, as spares."""
     if planned.is_done:
-        return "runs this project already"
+        return _DONE
+    refuse_unaware(step.places.coordination, planned.group, SILENT_MS_MAX)
     info = offer(planned, step.places)
     start = "from the topics" if info is None else f"from snapshot {info.name} at position {info.order}"
     return f"engines of the changed project may start, {start}: start them, and say --lead when they have caught up"
@@ -73,15 +75,19 @@ def beside(step: UpgradeStep, planned: Planned) -> str:
 
 def to_the_front(step: UpgradeStep, planned: Planned) -> str:
     """The changed project leads, and one of its engines has the role."""
+    if planned.is_done:
+        return _DONE
     known, version = _both(step, planned)
     return _given(step, planned, known, version)
 
 
 def back(step: UpgradeStep, planned: Planned) -> str:
     """The project of before leads, has the role, and is the only one."""
+    if planned.known.other is None and not planned.is_done:
+        return "does not run this project"
     known, version = _both(step, planned)
-    other = next(each for each in (known.leading, known.other) if each is not None and each.number != version.number)
-    text = _given(step, planned, known, other)
+    before = next(each for each in (known.leading, known.other) if each is not None and each is not version)
+    text = _given(step, planned, known, before)
     settle(step.places.coordination, planned.group, known_projects(step.places.coordination, planned.group))
     return f"{text}; engines of the changed project end by themselves"
 
@@ -89,7 +95,7 @@ def back(step: UpgradeStep, planned: Planned) -> str:
 def finish(step: UpgradeStep, planned: Planned) -> str:
     """The changed project is the only one."""
     if planned.is_done:
-        return "runs this project alone already"
+        return _DONE
     known, version = _both(step, planned)
     leader = step.places.coordination.leader(planned.group)
     if known.leading.number != version.number or not _side(step, planned, version).has(leader.holder):
@@ -101,9 +107,10 @@ def finish(step: UpgradeStep, planned: Planned) -> str:
 def _both(step: UpgradeStep, planned: Planned) -> tuple[Agreement, Version]:
     """What the group runs, and of the two the changed project."""
     known = known_projects(step.places.coordination, planned.group)
-    version = next((each for each in (known.leading, known.other) if each is not None and planned.is_for(each)), None)
-    if known.other is None or version is None:
-        raise UsageError(f"group {planned.group} does not run this project beside another one", hint="begin with --beside")
+    version = known.offered
+    if version is None or not planned.is_for(version):
+        what = f"group {planned.group} does not run this project beside the one before it"
+        raise UsageError(what, hint="begin with --beside, and name the changed project in each step, in --back, too")
     return known, version
 
 
@@ -124,13 +131,11 @@ def _given(step: UpgradeStep, planned: Planned, known: Agreement, to: Version) -
 
 def _caught_up(step: UpgradeStep, planned: Planned, known: Agreement, to: Version) -> str:
     """The spare that takes over: it has come as far as the active engine was, and what it computed of streams that are the same in
-    both projects was compared with what is committed."""
+    both projects does not differ from what is committed, as far as it was compared. The rest is, before it is active."""
     service = step.places.coordination
-    versions = [each for each in (known.leading, known.other) if each is not None]
-    common = min(len(resolve(from_document(each.document)).sources) for each in versions)
     holder = service.leader(planned.group).holder
     far = {p: n for m in service.members(planned.group) if m.engine == holder for p, n in positions_of(m).items()}
-    reached = {partition: offset for partition, offset in far.items() if int(partition.partition("/")[0]) < common}
+    reached = {partition: offset for partition, offset in far.items() if known.is_read_by_both(int(partition.partition("/")[0]))}
     for _ in Retry(lasting_s=step.timeout_s, pause_s=_POLL_S).tries():
         side = _side(step, planned, to)
         if engine := spare(side, reached):

@@ -56,6 +56,7 @@ def move_on(coordination: Coordination, group: str, before: Agreement, move: Mov
             "differs": sorted(version.differs),
             "begins": sorted(version.begins),
             "ends": sorted(version.ends),
+            "topics_shared": version.topics_shared,
             "document": version.document if move.kind is MoveKind.OFFER else "",
         },
         separators=(",", ":"),
@@ -139,6 +140,7 @@ def _moves(coordination: Coordination, group: str, after: int = 0) -> list[Move]
                 differs=frozenset(map(str, told.get("differs", ()))),
                 begins=frozenset(map(str, told.get("begins", ()))),
                 ends=frozenset(map(str, told.get("ends", ()))),
+                topics_shared=None if told.get("topics_shared") is None else int(told["topics_shared"]),
             )
             found.append(Move(MoveKind(told["move"]), version))
         except (ValueError, TypeError, KeyError, RecursionError) as error:

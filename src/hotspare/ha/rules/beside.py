@@ -2,17 +2,18 @@
 
 One of the two leads: its engines have the role as long as any of them lives, and an engine of the other one takes it only where
 none does, or where the holder names it. Engines of one project alone rank each other, take each other's part in snapshots, and are
-compared in the streams that are not the same in both: of the others, positions and numbers say nothing.
+compared in the streams that are not the same in both: of the others, positions and numbers say nothing. Nor does an active engine
+write ticks to topics that only the other project reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.actions import Duty
-from hotspare.ha.rules.facts import OtherMember, Projects
+from hotspare.ha.rules.facts import InboundFacts, OtherMember, Projects
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.view import View
 
@@ -37,6 +38,17 @@ def lets_others_go_first(view: View) -> bool:
     """Whether an engine of the project that leads gives word and could have the role, and this one is of the other."""
     leading = [o for o in view.membership.others if o.project == view.projects.leading]
     return follows(view) and any(o.role in AT_WORK and not o.differs for o in leading)
+
+
+def left_to_spares(view: View, inbound: Iterable[tuple[int, InboundFacts]]) -> Iterator[tuple[int, InboundFacts]]:
+    """Of a spare the partitions that it has to write ticks to: those that the active engine does not read, as that is of the other
+    project. All input waits for a tick there. One spare of a project does it, the first by name."""
+    known, spares = view.projects.known, [other for other in same(view) if other.role in AT_WORK]
+    if known is None or not view.projects.are_two or any(o.role == Role.ACTIVE.value or o.engine < view.engine for o in spares):
+        return
+    for index, partition in inbound:
+        if not known.is_read_by_both(partition.topic_index):
+            yield index, partition
 
 
 def read(view: View) -> Iterator[Duty]:

@@ -168,6 +168,7 @@ def _standby(view: View) -> Iterator[Duty]:
     yield from _check_inbound(view)
     yield from _read_qualities(view)
     yield from beside.read(view)
+    yield from _ticks(view)
     yield from _read_progress(view)
     yield from snapshots.candidates(view)
     yield from persisting.duties(view)
@@ -310,9 +311,9 @@ def _hand_over(view: View) -> Iterator[Duty]:
 
 
 def _ticks(view: View) -> Iterator[Duty]:
-    settings = view.settings
+    settings, is_active = view.settings, view.standing.role is Role.ACTIVE
     own = ((index, each) for index, each in enumerate(view.inbound) if each.kind is not Inbound.OUTPUTS)
-    for index, partition in own:
+    for index, partition in own if is_active else beside.left_to_spares(view, own):
         yield Duty(max(partition.ticked_ms + settings.tick_interval_ms, view.contacts.bus_retry_ms), do.Tick(index, Reason.TIMER))
         if (partition.topic_index, partition.number) in view.core.holding_up:
             idle_since_ms = max(partition.arrived_ms, partition.ticked_ms)

@@ -33,7 +33,8 @@ class Begin(Enum):
 class Version:
     """A project as a group runs it. `semantics`: of its engines. `number`: of the move that offered it; 0: it began the group.
     `realigned`: the streams that have other numbers on their topics than a state has that is made from the origin.
-    `differs`: those that are not the same in the project before it; `begins`, `ends`: of these, what one of the two alone has."""
+    `differs`: those that are not the same in the project before it; `begins`, `ends`: of these, what one of the two alone has.
+    `topics_shared`: the inbound topics that both read are those of a lesser index; None: all."""
 
     hash: str
     semantics: int
@@ -44,6 +45,7 @@ class Version:
     differs: frozenset[str] = frozenset()
     begins: frozenset[str] = frozenset()
     ends: frozenset[str] = frozenset()
+    topics_shared: int | None = None
 
     def place(self, group: str) -> str:
         """Under which name the group's store has the snapshots of this project."""
@@ -86,6 +88,11 @@ class Agreement:
         """Of the project `own` the streams that the other one does not have."""
         offered = self.offered
         return frozenset() if offered is None else offered.begins if own == offered.number else offered.ends
+
+    def is_read_by_both(self, topic_index: int) -> bool:
+        """Whether both projects that may take part read an inbound topic."""
+        shared = None if self.offered is None else self.offered.topics_shared
+        return shared is None or topic_index < shared
 
     def version_of(self, hash_: str, semantics: int) -> Version | None:
         """The one that an engine runs; None: it may not take part."""
