@@ -1,7 +1,8 @@
 """A simulated group that engines of two projects take part in: the role moves between the two, engines are killed and paused.
 
-Stream `q/a` is the same in both projects, `q/b` is not, and of some groups the changed project reads a topic more. Of `q/b` each input is answered by one of the two: where the project
-changes that publishes, what the other one makes of the input goes on right behind the newest output.
+Stream `q/a` is the same in both projects, `q/b` is not, and of some groups the changed project reads a topic more. Of `q/b` each
+input is answered by one of the two: where the project changes that publishes, what the other one makes of the input goes on right
+behind the newest output.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,6 @@ import typer
 from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
 
 if TYPE_CHECKING:
-    from hotspare.cli.upgrading.beside import UpgradeStep, UpgradeWay
     from hotspare.engine.upgrade import Upgrade
     from hotspare.host.upgrading import Planned
     from hotspare.stores.contract import SnapshotInfo
@@ -63,63 +61,33 @@ def command(
         stack.callback(kept.close)
         places = Places(opened, service, kept)
         wish = Wish(compile_plan(loaded.resolved), checked_prefix(prefix), Past.CUT if empty else Past.WHOLE)
-        groups = [(group_name(prefix, loaded.project.name, shard), shard) for shard in shards_of(shards)]
-        found = [planned(group, shard, wish, places) for group, shard in groups]
+        name = loaded.project.name
+        found = [planned(group_name(prefix, name, shard), shard, wish, places) for shard in shards_of(shards)]
         _show(found)
-        _refuse(found)
         step = steps.UpgradeStep(places, checked_prefix(prefix), shards, timeout_s)
-        if dry_run or way is not steps.UpgradeWay.STOPPED:
-            _take(found, way, step, Extent.TELL if dry_run else Extent.NOTHING)
+        if take := steps.told if dry_run else steps.TAKEN.get(way):
+            for each in found:
+                typer.echo(f"{each.group}: {take(step, each)}")
             return
-        waiting = [each for each in found if not each.is_done]
-        for each in waiting:
-            refuse_if_alive(service, each.group, Others.GONE if force else Others.UNKNOWN)
-        for each in waiting:
-            typer.echo(f"{each.group}: {_outcome(each, upgrade(each, places))}")
         for each in found:
-            if each.is_done:
-                typer.echo(f"{each.group}: runs this project already")
-
-
-def _refuse(found: list[Planned]) -> None:
-    """UsageError where the project cannot be upgraded."""
-    from hotspare.errors import UsageError
-
-    if refusals := [refusal for each in found for refusal in each.change.refusals]:
-        raise UsageError("the project cannot be upgraded", detail="\n  ".join(dict.fromkeys(refusals)))
-
-
-class Extent(Enum):
-    """What is left out of a step."""
-
-    NOTHING = "nothing"
-    TELL = "all but telling"
-
-
-def _take(found: list[Planned], way: UpgradeWay, step: UpgradeStep, only: Extent) -> None:
-    """A step beside running engines; of a dry run, which projects and engines there are."""
-    from hotspare.cli.upgrading import beside as steps
-
-    taken = {
-        steps.UpgradeWay.BESIDE: steps.beside,
-        steps.UpgradeWay.LEAD: steps.to_the_front,
-        steps.UpgradeWay.BACK: steps.back,
-        steps.UpgradeWay.FINISH: steps.finish,
-    }
-    for each in found:
-        if only is Extent.NOTHING:
-            typer.echo(f"{each.group}: {taken[way](step, each)}")
-        else:
-            typer.echo(steps.told(step, each))
+            if not each.is_done:
+                refuse_if_alive(service, each.group, Others.GONE if force else Others.UNKNOWN)
+        for each in found:
+            outcome = "runs this project already" if each.is_done else _outcome(each, upgrade(each, places))
+            typer.echo(f"{each.group}: {outcome}")
 
 
 def _show(found: list[Planned]) -> None:
-    """Once, where all groups say the same."""
+    """Once, where all groups say the same. UsageError where the project cannot be upgraded."""
+    from hotspare.errors import UsageError
+
     shown: list[Upgrade] = []
     for each in found:
         if each.change not in shown:
             shown.append(each.change)
             _tell(each.group, each.change)
+    if refusals := [refusal for each in found for refusal in each.change.refusals]:
+        raise UsageError("the project cannot be upgraded", detail="\n  ".join(dict.fromkeys(refusals)))
 
 
 def _tell(group: str, change: Upgrade) -> None:

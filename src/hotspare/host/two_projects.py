@@ -41,7 +41,7 @@ def side_of(coordination: Coordination, group: str, version: Version, silent_ms:
 
 
 def refuse_unaware(coordination: Coordination, group: str, silent_ms: int) -> None:
-    """UsageError where an engine gives word that knows nothing of a second project: it would take the other one's outputs for wrong."""
+    """UsageError where an engine gives word that knows nothing of a second project: it would take that one's outputs for wrong."""
     unaware = [member.engine for member in _in_part(coordination, group, silent_ms) if PROJECT not in member.detail]
     if unaware:
         raise UsageError(

@@ -137,10 +137,11 @@ def test_an_engine_finds_its_snapshots_without_coordination_once_it_knows_where_
 def test_what_was_decided_since_is_read_without_the_moves_before() -> None:
     client = begun()
     assert asked_on(client, "g", None, "a") is None
-    offered = move(client, MoveKind.OFFER, replace(OTHER, differs=frozenset("xy"), begins=frozenset("x"), ends=frozenset("y"), topics_shared=2))
+    changed = replace(OTHER, differs=frozenset("xy"), begins=frozenset("x"), ends=frozenset("y"), topics_shared=2)
+    offered = move(client, MoveKind.OFFER, changed)
     assert asked_on(client, "g", None, "a") == offered
     assert offered.other is not None
-    assert (offered.differing({0, 1}), offered.lacking(1), offered.lacking(0)) == ({"x", "y"}, {"x"}, {"y"})
+    assert [offered.differing({0, 1}), offered.lacking(1), offered.lacking(0)] == [{"x", "y"}, {"x"}, {"y"}]
     assert [offered.is_read_by_both(index) for index in (1, 2)] == [True, False]
     assert offered.differing({0, 7}) == {"x", "y", "q/w"}, "of one that is not among the two all that ever differed"
     led = move(client, MoveKind.LEAD, offered.other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -60,7 +61,7 @@ def told(step: UpgradeStep, planned: Planned) -> str:
         leads = "leads" if each.version.number == known.leading.number else "takes part"
         active = f", {leader.holder} is active" if each.has(leader.holder) else ""
         texts.append(f"{what} {leads} (engines: {each.names}{active})")
-    return f"{planned.group}: " + "; ".join(texts)
+    return "; ".join(texts)
 
 
 def beside(step: UpgradeStep, planned: Planned) -> str:
@@ -102,6 +103,15 @@ def finish(step: UpgradeStep, planned: Planned) -> str:
         raise UsageError(f"no engine of the changed project is active in group {planned.group}", hint="say --lead before --finish")
     settle(step.places.coordination, planned.group, known)
     return "the changed project is the only one; engines of the one before end by themselves"
+
+
+TAKEN: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], str]] = {
+    UpgradeWay.BESIDE: beside,
+    UpgradeWay.LEAD: to_the_front,
+    UpgradeWay.BACK: back,
+    UpgradeWay.FINISH: finish,
+}
+"""What each step does with one group; it says what came of it."""
 
 
 def _both(step: UpgradeStep, planned: Planned) -> tuple[Agreement, Version]:
