@@ -123,7 +123,7 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
             _priority(m),
             _held(m),
             m.sequences,
-            _number(m.detail.get(PROJECT, "")) or 0,
+            _number(m.detail.get(PROJECT, "")),
             _number(m.detail.get(MOVES, "")) or 0,
         )
         for m in membership.present(members, stale_ms)

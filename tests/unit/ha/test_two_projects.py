@@ -12,7 +12,7 @@ from hotspare.bus.contract import OutputId, Progress
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
 from hotspare.errors import UsageError
-from hotspare.ha.member_record import PROJECT
+from hotspare.ha.member_record import PROJECT, news_of
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import beside, candidates, makers, placing, snapshots
 from hotspare.ha.rules.decide import decide
@@ -35,7 +35,9 @@ FREE = replace(HELD, lease_left_ms=-1)
 VACANT = Vacancy(HELD.epoch, Reason.LEASE_OVER, NOW_MS - 100_000)
 
 
-def engine(name: str, project: int, role: Role = Role.STANDBY, rank: int = 0, *, order: int = 5, moves: int = 1) -> OtherMember:
+def engine(
+    name: str, project: int | None, role: Role = Role.STANDBY, rank: int = 0, *, order: int = 5, moves: int = 1
+) -> OtherMember:
     return OtherMember(name, role.value, rank, order=order, project=project, moves=moves)
 
 
@@ -77,6 +79,17 @@ def test_the_role_is_given_within_the_project_that_leads() -> None:
     asked = runs(active(switchover="new"), 0, OFFERED, old, new)
     assert not any(isinstance(action, do.GiveUp) for action in decide(asked))
     assert do.GiveUp("new", Reason.SWITCHOVER) in decide(replace(asked, projects=replace(asked.projects, known=LED)))
+
+
+def test_one_of_a_hotspare_that_tells_no_project_counts_as_before() -> None:
+    """In a group that was upgraded while its engines were stopped, and whose engines are replaced by newer ones."""
+    elder = engine("a", None)
+    assert candidates.best_standby(runs(active(), 1, SETTLED, elder)) == "a"
+    assert do.GiveUp("a", Reason.SWITCHOVER) in decide(runs(active(switchover="a"), 1, SETTLED, elder))
+    assert snapshots.snapshot_turn(runs(active(), 1, SETTLED, elder)) == 1
+    assert candidates.is_outranked(runs(standby(rank=1), 1, SETTLED, replace(elder, rank=9)))
+    (news,) = news_of([replace(member("a", 1), detail={})], "me", 100)
+    assert news.is_of(1) and news.is_of(0)
 
 
 def test_numbers_and_positions_of_another_project_count_for_nothing() -> None:

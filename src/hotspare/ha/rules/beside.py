@@ -26,7 +26,7 @@ def same(view: View) -> list[OtherMember]:
 
 
 def same_of(others: tuple[OtherMember, ...], projects: Projects) -> list[OtherMember]:
-    return [other for other in others if other.project == projects.own]
+    return [other for other in others if other.is_of(projects.own)]
 
 
 def follows(view: View) -> bool:
@@ -36,7 +36,7 @@ def follows(view: View) -> bool:
 
 def lets_others_go_first(view: View) -> bool:
     """Whether an engine of the project that leads gives word and could have the role, and this one is of the other."""
-    leading = [o for o in view.membership.others if o.project == view.projects.leading]
+    leading = [o for o in view.membership.others if o.is_of(view.projects.leading)]
     return follows(view) and any(o.role in AT_WORK and not o.differs for o in leading)
 
 

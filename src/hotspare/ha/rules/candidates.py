@@ -32,7 +32,7 @@ def best_standby(view: View) -> str:
 def successors(view: View) -> list[OtherMember]:
     """The standbys that may have the role next: those of the project that leads, and where there are none, of this engine's own."""
     standbys = [other for other in view.membership.others if other.role == Role.STANDBY.value]
-    leading = [other for other in standbys if other.project == view.projects.leading]
+    leading = [other for other in standbys if other.is_of(view.projects.leading)]
     return leading or _standbys(view)
 
 

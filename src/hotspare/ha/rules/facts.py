@@ -76,9 +76,14 @@ class OtherMember:
     """The epoch that it is active under, and for how long it was when it said so."""
     sequences: Mapping[str, int] = field(default_factory=dict)
     """Per stream, the newest output that it has computed."""
-    project: int = 0
-    """The number of the one that it runs (`rules.upgrading.Version`), and how many moves of the group's it knows of."""
+    project: int | None = 0
+    """The number of the one that it runs (`rules.upgrading.Version`), None where it does not tell; and how many moves of the group's
+    it knows of."""
     moves: int = 0
+
+    def is_of(self, project: int) -> bool:
+        """Whether it runs this project. An engine that tells none is of a hotspare that knows of one alone: it counts for each."""
+        return self.project in (None, project)
 
     @property
     def differs(self) -> bool:
