@@ -77,9 +77,9 @@ class OtherMember:
     sequences: Mapping[str, int] = field(default_factory=dict)
     """Per stream, the newest output that it has computed."""
     project: int | None = 0
-    """The number of the one that it runs (`rules.upgrading.Version`), None where it does not tell; and how many moves of the group's
-    it knows of."""
+    """The number of the one that it runs (`rules.upgrading.Version`); None where it does not tell."""
     moves: int = 0
+    """How many of the group's moves it knows of."""
 
     def is_of(self, project: int) -> bool:
         """Whether it runs this project. An engine that tells none is of a hotspare that knows of one alone: it counts for each."""
