@@ -99,6 +99,15 @@ class SpareKind(Enum):
     """It has none, and joins when nobody is left who publishes."""
 
 
+class JoinFrom(Enum):
+    """What an engine makes its state from when it joins."""
+
+    SNAPSHOT = "snapshot"
+    """The newest snapshot and the input behind it, else all input since the group began. The default."""
+    RECENT = "recent"
+    """The newest input alone, as far back as the windows remember; it may take over once its outputs match what is committed."""
+
+
 class LogFormat(Enum):
     HUMAN = "human"
     JSON = "json"

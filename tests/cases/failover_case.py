@@ -19,8 +19,10 @@ from hotspare.ha.rules.view import PeerStatus
 from hotspare.model.quality import SIMPLE
 from hotspare.stores.contract import SnapshotStatus
 from tests.simulation.calls import CallKind
-from tests.simulation.fast_core import FastCore
+from tests.simulation.fast_core import FastCore, FastCores
 from tests.simulation.faults import Reach
+from tests.simulation.kits import Kit, fast_kit
+from tests.simulation.recent import RecentCore, from_recent_input
 from tests.simulation.script import Script
 from tests.simulation.world import GROUP, SETTINGS
 
@@ -89,13 +91,16 @@ class Play:
         self.settings = SETTINGS
         self.fencing = Fencing.BY_EPOCH
         self.qualities: dict[str, Any] = {}
+        self.kit: Kit | None = None
         self._script: Script | None = None
 
     @property
     def script(self) -> Script:
         if self._script is None:
             names = tuple(f"e{i}" for i in range(10))
-            self._script = Script(self._folder, *names, settings=self.settings, fencing=self.fencing, qualities=self.qualities)
+            self._script = Script(
+                self._folder, *names, settings=self.settings, fencing=self.fencing, qualities=self.qualities, kit=self.kit
+            )
         return self._script
 
     @property
@@ -151,6 +156,11 @@ def _fencing(play: Play, kind: str) -> None:
     play.fencing = Fencing(kind)
 
 
+@verb("a short memory", r"a short memory")
+def _short_memory(play: Play) -> None:
+    play.kit = fast_kit(FastCores(kind=RecentCore))
+
+
 @verb("stream STREAM is simple", r"stream (\S+) is simple")
 def _simple(play: Play, stream: str) -> None:
     play.qualities[stream] = SIMPLE
@@ -162,6 +172,12 @@ def _simple(play: Play, stream: str) -> None:
 @verb("start E ...", rf"start ({_ENGINE}(?: e\d)*)")
 def _start(play: Play, names: str, _: str) -> None:
     play.script.start(*names.split())
+
+
+@verb("start E from recent input", rf"start {_ENGINE} from recent input")
+def _start_from_recent_input(play: Play, name: str) -> None:
+    from_recent_input(play.world, [name])
+    play.script.start(name)
 
 
 @verb("kill E ...", rf"kill ({_ENGINE}(?: e\d)*)")

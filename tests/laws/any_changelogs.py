@@ -96,6 +96,11 @@ def changelogs(random: Random, sources: Sequence[Window], messages_max: int = 30
     return [*script, Given(time_us + 5 * SECOND, TICK), Given(time_us + 9 * SECOND, TICK)]
 
 
+def inserts(random: Random, wildness: float, ids: int) -> list[bytes]:
+    """The row of one event for a source that takes inserts only; perhaps one that cannot be taken."""
+    return _rows(random, ("I",), wildness, ids)
+
+
 def _rows(random: Random, opcodes: Sequence[str], wildness: float, ids: int) -> list[bytes]:
     """One row; or the two of an update block."""
 

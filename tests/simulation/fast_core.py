@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.bus.contract import OutputId
+from hotspare.engine.digest_chain import chained
 from hotspare.engine.partition_clock import Belief, PartitionClock
 from hotspare.engine.rows.batch import RowKind, output_schema
 from hotspare.errors import SnapshotDamaged
@@ -188,12 +189,17 @@ class FastCore:
         ordinal = ordinals[stream]
         ordinals[stream] += 1
         sequence = self.sequences[stream] = self.sequences[stream] + 1
-        digest = self.digests[stream]
+        hash_ = 0
         for number in (topic, partition, offset, index, ordinal, n, v):
-            digest = (digest ^ (number & _MASK)) * 0x9E3779B97F4A7C15 + 0x7F4A7C15 & _MASK
-        self.digests[stream] = digest
+            hash_ = (hash_ ^ (number & _MASK)) * 0x9E3779B97F4A7C15 + 0x7F4A7C15 & _MASK
+        digest = self.digests[stream] = chained(self.digests[stream], hash_)
         self.last_ids[stream] = OutputId(topic, partition, offset, index, ordinal)
         return stream, (sequence, topic, partition, offset, index, ordinal, digest, 1, 1, n, v)
+
+    def adopt(self, stream: str, sequence: int, digest: int, last: tuple[int, int, int, int, int] | None) -> None:
+        assert self.is_whole, "numbers do not change inside a batch"
+        self.sequences[stream], self.digests[stream] = sequence, digest
+        self.last_ids[stream] = self.last_ids[stream] if last is None else OutputId(*last)
 
     def freeze(self) -> FastFrozen:
         assert self.is_whole, "no snapshot is taken inside a batch"

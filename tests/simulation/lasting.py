@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hotspare.ha.rules.view import PeerStatus
@@ -35,6 +36,8 @@ class Lasting:
     """Whose store is not the group's: it is refused whenever it starts."""
     cold: frozenset[str] = frozenset()
     """Engines that are cold spares in every life."""
+    recent: Mapping[str, int] = field(default_factory=dict)
+    """Engines that make their state from recent input, with how far back anything matters."""
     sees_the_end: frozenset[str] = frozenset()
     """Who is on the machine of all others, and sees that their processes end."""
     detection_ms: int = 3

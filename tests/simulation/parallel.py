@@ -17,6 +17,7 @@ from tests.simulation.cascade import run_cascade
 from tests.simulation.checkers import Violation
 from tests.simulation.planted import PLANTED
 from tests.simulation.planting import Groups
+from tests.simulation.recent import run_recent
 from tests.simulation.run import Outcome, run_seed
 from tests.simulation.shards import run_shards
 from tests.simulation.weeks import Weeks
@@ -27,6 +28,7 @@ _RUNS: dict[Groups, Callable[..., Outcome]] = {
     Groups.ONE: run_seed,
     Groups.SHARDS: run_shards,
     Groups.CASCADE: run_cascade,
+    Groups.RECENT: run_recent,
     Groups.APPLICATIONS: run_applications,
 }
 

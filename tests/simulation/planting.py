@@ -20,6 +20,7 @@ class Groups(Enum):
     ONE = "a project that is one group"
     SHARDS = "a project in shards"
     CASCADE = "two projects, one behind the other"
+    RECENT = "a group some of whose engines make their state from recent input"
     APPLICATIONS = "applications whose tasks host the engines of shards"
 
 

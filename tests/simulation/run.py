@@ -93,7 +93,7 @@ def run_seed(
     def play() -> None:
         nonlocal steps
         if not is_cold:
-            steps = _wild(world)
+            steps = wild(world)
         if world.has_added_partitions:
             refuse_partitions(healing)
         else:
@@ -197,11 +197,12 @@ def _drawn(rng: random.Random, favoured: frozenset[FaultKind]) -> set[FaultKind]
     return enabled
 
 
-def _wild(world: World) -> int:
-    rng, plan, striker = world.rng, world.plan, Striker(world)
+def wild(world: World, longer: int = 1, calmer: int = 1) -> int:
+    """Faults strike; `longer`: for so many times as many steps as elsewhere, `calmer`: with so many times fewer faults."""
+    rng, plan, striker = world.rng, world.plan, Striker(world, calmer)
     world.struck = striker.struck
     events_left, steps = rng.randrange(10, 50), int(rng.randrange(60, 340) * max(1.0, len(world.names) / 3))
-    blocks = (1, 1, 6)
+    events_left, steps, blocks = events_left * longer * calmer, steps * longer, (1, 1, 6)
     if rng.random() < _LONG_SHARE:
         events_left, steps, blocks = events_left * _LONG * 3, steps * _LONG, (1, 6, 60)
     speed = {name: rng.choice((1, 1, 3, 9)) for name in world.names}
@@ -272,6 +273,7 @@ def _suspend(world: World, process: Process) -> None:
 def main() -> int:
     from tests.simulation.applications import run_applications  # which build on this
     from tests.simulation.cascade import run_cascade
+    from tests.simulation.recent import run_recent
     from tests.simulation.shards import run_shards
 
     parser = argparse.ArgumentParser(description=__doc__)
@@ -279,6 +281,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--core", choices=("fast", "real"), default="fast", help="a small core, or the engine's own")
     parser.add_argument("--shards", action="store_true", help="a project in shards")
+    parser.add_argument("--recent", action="store_true", help="engines whose state is made from recent input")
     parser.add_argument("--cascade", action="store_true", help="two projects, one behind the other")
     parser.add_argument("--applications", action="store_true", help="applications whose tasks host the engines of shards")
     parser.add_argument("--verbose", action="store_true")
@@ -288,11 +291,9 @@ def main() -> int:
     started, failed, steps, commits, delivered = time.perf_counter(), 0, 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(options.seed, options.seed + options.count):
-            if options.applications or options.cascade or options.shards:
-                run = run_applications if options.applications else run_cascade if options.cascade else run_shards
-                outcome = run(seed, Path(folder), trace)
-            else:
-                outcome = run_seed(seed, Path(folder), trace, kit)
+            others = {run_applications: options.applications, run_cascade: options.cascade, run_shards: options.shards}
+            run = next((run for run, is_asked in {**others, run_recent: options.recent}.items() if is_asked), None)
+            outcome = run_seed(seed, Path(folder), trace, kit) if run is None else run(seed, Path(folder), trace)
             steps, commits, delivered = steps + outcome.steps, commits + outcome.commits, delivered + outcome.delivered
             if outcome.failure:
                 failed += 1

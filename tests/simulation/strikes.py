@@ -287,11 +287,12 @@ _FAVOUR = 3.0
 class Striker:
     """Lets at most one of a run's faults happen at a step."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, calmer: int = 1) -> None:
+        """`calmer`: so many times as seldom."""
         plan = world.plan
         self._world = world
         self._table = [
-            (probability * (_FAVOUR if kind in plan.favoured else 1.0), kind, strike)
+            (probability * (_FAVOUR if kind in plan.favoured else 1.0) / calmer, kind, strike)
             for kind, (probability, strike) in STRIKES.items()
             if kind in plan.enabled
         ]

@@ -10,6 +10,7 @@ from tests.simulation.applications import run_applications
 from tests.simulation.kits import real_kit
 from tests.simulation.parallel import pool, spread
 from tests.simulation.planting import Groups
+from tests.simulation.recent import ACCEPTED
 from tests.simulation.run import run_seed
 
 SEEDS = 1_000
@@ -18,6 +19,7 @@ REAL_SEEDS = 40
 SHARDED_SEEDS = 200
 CASCADE_SEEDS = 40
 APPLICATION_SEEDS = 40
+RECENT_SEEDS = 60
 
 pytestmark = pytest.mark.timeout(900)  # minutes of work for two idle cores, more on a busy machine
 
@@ -55,6 +57,14 @@ def test_no_seed_of_applications_loses_doubles_or_changes_an_output(workers: Pro
     failed = [outcome for share in shares for outcome in share.failed]
     assert not failed, "\n".join(f"{o.failure}; repeat with: {o.repeat}" for o in failed)
     assert sum(share.delivered for share in shares) > 20 * APPLICATION_SEEDS
+
+
+def test_no_seed_with_states_from_recent_input_loses_doubles_or_changes_an_output(workers: ProcessPoolExecutor) -> None:
+    """SPEC F11: such engines are accepted, take over, and are the last that is left."""
+    shares = list(spread(workers, 1, RECENT_SEEDS, chunk=10, groups=Groups.RECENT))
+    failed = [outcome for share in shares for outcome in share.failed]
+    assert not failed, "\n".join(f"{o.failure}; repeat with: {o.repeat}" for o in failed)
+    assert sum(share.covered[ACCEPTED] for share in shares) > RECENT_SEEDS // 3
 
 
 def test_a_seed_of_applications_repeats_exactly(tmp_path: Path) -> None:

@@ -211,7 +211,8 @@ class World:
             is_alive=lambda member: member.host == host and member.process_start != life and self._is_alive(member),
             open_store=lambda _: Timed(self.surroundings.elsewhere, self.calls, door, STORE),  # type: ignore[arg-type,return-value]
         )
-        definition = GroupDefinition(self.group, self.topics, self.identity, self.cores.get(name, self.kit.cores), self.settings)
+        settings = replace(self.settings, recent_span_us=self.lasting.recent.get(name, 0))
+        definition = GroupDefinition(self.group, self.topics, self.identity, self.cores.get(name, self.kit.cores), settings)
         process = Process(
             name,
             life,

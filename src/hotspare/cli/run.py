@@ -12,6 +12,7 @@ import typer
 from hotspare.choices import (
     CreateTime,
     HeadPlace,
+    JoinFrom,
     KafkaReaderKind,
     LogFormat,
     OnDivergence,
@@ -101,6 +102,10 @@ RestoreOption = Annotated[
 SpareOption = Annotated[
     SpareKind, typer.Option(help="What it is while another one publishes: a cold one has no state, and joins when nobody does.")
 ]
+JoinOption = Annotated[
+    JoinFrom,
+    typer.Option(help="What it makes its state from: a snapshot, or recent input alone, where all state is bounded by time."),
+]
 BindOption = Annotated[
     list[str] | None, typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.")
 ]
@@ -134,6 +139,7 @@ def command(
         StartWhen, typer.Option(help="When it joins its group: asked waits for `hotspare start`.")
     ] = StartWhen.AT_ONCE,
     spare: SpareOption = SpareKind.HOT,
+    join: JoinOption = JoinFrom.SNAPSHOT,
     pipeline_stall_ms: StallOption = 300_000,
     held_bytes_max: Annotated[int, typer.Option(help="Memory for held outputs; beyond it they go to disk.")] = 256 << 20,
     skew_max_ms: SkewOption = 5000,
@@ -162,9 +168,8 @@ def command(
     options = EngineOptions(project, bus, prefix, coordination, store, engine or default_engine_name(), address, listen, runner)
     options = replace(options, head_place=head, kafka_reader=kafka_reader, create_time=create_time, settings=settings)
     options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
-    options = replace(options, properties=properties(set_ or ()), bindings=bindings(bind or ()))
-    options = replace(options, memory_bytes=memory_bytes(memory), page_folder=page_folder)
-    options = replace(options, restore=absolute_place(restore), start=start, spare=spare)
+    options = replace(options, properties=properties(set_ or ()), bindings=bindings(bind or ()), memory_bytes=memory_bytes(memory))
+    options = replace(options, restore=absolute_place(restore), start=start, spare=spare, join=join, page_folder=page_folder)
     _start(options, log_format, _Spark(master, tasks, conf or (), task_lease_ms, rebalance_after_ms))
 
 
@@ -197,5 +202,7 @@ def _run_application(options: EngineOptions, log_format: LogFormat, spark: _Spar
 
     if not spark.master:
         raise UsageError("--runner partitioned needs a master of Spark", hint="give --master local[2], or spark://host:7077")
+    if options.join is JoinFrom.RECENT:
+        raise UsageError("--runner partitioned does not go with --join recent", hint="use --runner ordered or local")
     conf, times = settings_of_spark(spark.conf), (spark.task_lease_ms, spark.rebalance_after_ms)
     return run_application(options, ApplicationOptions(spark.master, spark.tasks, conf, *times, log_format))

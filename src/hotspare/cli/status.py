@@ -208,7 +208,8 @@ def _trouble(engine: Document) -> str:
     stalled_ms = engine["stalled_ms"]
     was = [] if engine["role"] else [f"was {engine['last_role']}"]
     stall = [f"no input for {stalled_ms / 1000:.1f} s, though some is there"] if stalled_ms else []
-    return "; ".join([*was, *stall, *(f"{stream} waits: {why}" for stream, why in engine["oversized"].items())])
+    warms = [engine["warming"]] if engine["warming"] else []
+    return "; ".join([*was, *warms, *stall, *(f"{stream} waits: {why}" for stream, why in engine["oversized"].items())])
 
 
 def _streams(group: Document) -> list[tuple[Any, ...]]:

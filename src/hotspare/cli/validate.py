@@ -43,6 +43,7 @@ def command(
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.engine.plan import compile_plan
     from hotspare.model.partitioning import refused_shards
+    from hotspare.model.recent_input import recent_input
     from hotspare.model.retention_needs import state_bound
     from hotspare.shard import shards_of
 
@@ -60,6 +61,7 @@ def command(
     if shards > 1:
         _show_shards(plan, prefix, shards)
     typer.echo(str(state_bound(loaded.resolved, plan.keeping)))
+    typer.echo(str(recent_input(loaded.resolved, plan.keeping)))
     typer.echo(f"project {loaded.project.name} has no mistakes and {count} warning{'' if count == 1 else 's'}")
     if check_code:
         _check_code(project, tuple(set_ or ()), project_name, home, in_ or ())

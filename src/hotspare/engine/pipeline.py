@@ -209,6 +209,14 @@ class Pipeline:
             raise StateError("the state cannot be frozen before all parts of a batch are taken")
         return freeze(self.plan, self._state)
 
+    def adopt(self, stream: str, sequence: int, digest: int, last: tuple[int, int, int, int, int] | None) -> None:
+        """Of `ha.core.Core`."""
+        if not self._is_whole:
+            raise StateError("numbers of outputs cannot change before all parts of a batch are taken")
+        known = self._state.streams[stream]
+        known.sequence, known.digest = sequence, digest
+        known.last = last or known.last
+
     def forget_strings(self) -> None:
         """Forget strings that nothing holds any more, at once. It happens by itself, too, a little after each step; nothing that is
         put out shows when."""

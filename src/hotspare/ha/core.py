@@ -60,6 +60,10 @@ class Core(Protocol):
 
     def freeze(self) -> FrozenState: ...
 
+    def adopt(self, stream: str, sequence: int, digest: int, last: tuple[int, int, int, int, int] | None) -> None:
+        """From now on the newest output of the stream has this number and this digest, and, where one is given, this id: topic,
+        partition, offset, index and ordinal. Only between batches."""
+
     @property
     def waiting(self) -> int:
         """Rows that wait for another partition, or for what follows them in their own."""

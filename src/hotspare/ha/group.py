@@ -21,18 +21,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from hotspare.bus.contract import OutputId
 from hotspare.bus.naming import own_partition
 from hotspare.coordination.contract import Member
 from hotspare.engine.rows.batch import NextInput
 from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX
 from hotspare.errors import StateError, UsageError
-from hotspare.ha.core import Core, CoreFactory
+from hotspare.ha.core import CoreFactory
 from hotspare.ha.effects import cycle
 from hotspare.ha.effects.joining import Joined, Joining, ProjectIdentity, StartPlan
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, InboundState
-from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs, Mark
+from hotspare.ha.outputs.held import HeldOutputs, base_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.facts import InboundFacts, NewestSnapshot, Rounds, Snapshots, StreamFacts
@@ -95,10 +94,10 @@ class GroupEngine:
         )
         joined = yield from joining.steps()
         state = self._new_state(joined)
-        origin = joined.plan.restored_from or "the group's origin"
+        origin = joined.plan.restored_from or ("the group's origin" if joined.warming is None else "recent input")
         sentence = f"starts from {origin} at {sum(joined.plan.next_offsets.values())} messages"
         ports.report(HaEvent(HaEventKind.STARTED, definition.group, self._identity.engine, sentence))
-        cycle.become_standby(state, ports)
+        cycle.begin(state, ports)
         self._state = state
         return joined.plan
 
@@ -106,7 +105,7 @@ class GroupEngine:
         definition, core = self._definition, joined.core
         streams = [output.stream for output in definition.topics.outbound]
         shifts = {stream: joined.numbering.by_stream.get(stream) or 0 for stream in streams}
-        bases = {stream: _base(core, stream, shifts[stream]) for stream in streams}
+        bases = {stream: base_of(core, stream, shifts[stream]) for stream in streams}
         now_ms, order = self._ports.clock_ms(), sum(core.next_offsets.values())
         wall_ms = self._ports.wall_us() // 1_000
         newest = NewestSnapshot(order if joined.plan.restored_from else -1, "", now_ms, wall_ms)
@@ -131,10 +130,13 @@ class GroupEngine:
             document=definition.project.document,
             store_id=joined.store_id,
             projects=joined.projects,
+            warming=joined.warming,
         )
         for name, mark in bases.items():
             is_unplaced = joined.numbering.by_stream.get(name, 0) is None
-            state.streams[name] = StreamFacts(verified=0 if is_unplaced else mark.sequence, is_unplaced=is_unplaced)
+            verified = 0 if is_unplaced else mark.sequence
+            is_unadopted = joined.warming is not None
+            state.streams[name] = StreamFacts(verified=verified, is_unplaced=is_unplaced, is_unadopted=is_unadopted)
         state.message_sizes.bytes_max = joined.message_bytes_max
         return state
 
@@ -239,15 +241,6 @@ class GroupEngine:
         if self._state is None:
             raise StateError("this engine has not started")
         return self._state
-
-
-def _base(core: Core, stream: str, shift: int) -> Mark:
-    """The last output before this engine's state; its number is greater by `shift` than where it was computed."""
-    sequence, last_id = core.sequences.get(stream, 0), core.last_ids.get(stream)
-    if not sequence or last_id is None:
-        return replace(NO_OUTPUT, sequence=sequence + shift)
-    output_id = OutputId(last_id.topic, last_id.partition, last_id.offset, last_id.index, last_id.ordinal)
-    return Mark(sequence + shift, output_id, core.digests.get(stream, 0))
 
 
 def _exhaust(steps: Generator[Any, None, StartPlan]) -> StartPlan:

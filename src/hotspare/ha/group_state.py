@@ -79,6 +79,8 @@ class GroupState:
     snapshots: facts.Snapshots = field(default_factory=facts.Snapshots)
     persisting: facts.Persisting = field(default_factory=facts.Persisting)
     projects: facts.Projects = field(default_factory=facts.Projects)
+    warming: facts.Warming | None = None
+    """Of an engine that makes its state from recent input."""
     streams: dict[str, facts.StreamFacts] = field(init=False)
     """Of every output stream."""
     ended_because: str = ""
@@ -179,6 +181,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         snapshots=state.snapshots,
         persisting=state.persisting,
         projects=state.projects,
+        warming=state.warming,
         peer=ports.peers.status(),
         core=CoreView(state.order, core.is_whole, tuple(core.holding_up)),
         under_way=under_way,

@@ -14,6 +14,7 @@ from hotspare.ha.rules.commit_budget import Lesson
 from hotspare.ha.rules.facts import Difference, OtherMember
 from hotspare.ha.rules.holding import lacks
 from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.warming import told
 
 _DIFFERS = "differs"
 _POSITIONS = "positions"
@@ -41,7 +42,7 @@ def member_of(state: GroupState, now_ms: int) -> Member:
         _POSITIONS: _json({f"{topic}/{number}": offset for (topic, number), offset in state.core.next_offsets.items()}),
         "time_us": str(state.core.time_us),
         "waiting": str(state.core.waiting),
-        "digests": _json({name: f"{digest:016x}" for name, digest in state.core.digests.items()}),
+        "digests": _json({name: f"{digest:016x}" for name, digest in _digests(state)}),
         "held": _json({name: _pending(state, name, stream) for name, stream in held.items()}),
         "held_bytes": str(state.held.memory_bytes),
         "spilled_bytes": str(sum(stream.spilled_bytes for stream in held.values())),
@@ -58,6 +59,7 @@ def member_of(state: GroupState, now_ms: int) -> Member:
         "snapshot_failure": state.snapshots.failure,
         _CONFIRMED: str(state.snapshots.confirmed_order),
         "persisting": _json(_persisting(state)),
+        "warming": "" if state.standing.role is not Role.WARMING or state.warming is None else told(state.warming, state.streams),
         _PRIORITY: str(state.settings.snapshot_priority),
         _COMMIT: _json(state.budget.lesson),
         PROJECT: str(state.projects.own),
@@ -88,7 +90,14 @@ def _pending_qualities(state: GroupState) -> list[str]:
 
 
 def _sequences(state: GroupState) -> dict[str, int]:
-    return {name: stream.last_sequence for name, stream in state.held.streams.items()}
+    """Those whose numbers are the group's."""
+    return {name: stream.last_sequence for name, stream in state.held.streams.items() if not state.streams[name].is_unadopted}
+
+
+def _digests(state: GroupState) -> list[tuple[str, int]]:
+    """Likewise; traced windows have one, too, and are no streams."""
+    unknown = {name for name, each in state.streams.items() if each.is_unadopted}
+    return [(name, digest) for name, digest in state.core.digests.items() if name not in unknown]
 
 
 def _pending(state: GroupState, name: str, stream: HeldStream) -> int:

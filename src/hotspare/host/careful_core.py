@@ -209,6 +209,9 @@ class CarefulCore:
             raise StateError("a state in which a step failed cannot be frozen")
         return self._pipeline.freeze()
 
+    def adopt(self, stream: str, sequence: int, digest: int, last: tuple[int, int, int, int, int] | None) -> None:
+        self._pipeline.adopt(stream, sequence, digest, last)
+
     @property
     def is_whole(self) -> bool:
         return self._pipeline.is_whole and not self._has_failed

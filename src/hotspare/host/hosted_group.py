@@ -43,8 +43,9 @@ from hotspare.host.beside import Beside
 from hotspare.host.careful_core import CarefulCores, Recovery
 from hotspare.host.catching_up import CatchUp
 from hotspare.host.clock import monotonic_ms, pause
-from hotspare.host.definition import PipelineFactory, group_topics, patient_settings, project_identity, source_topics
+from hotspare.host.definition import PipelineFactory, group_topics, project_identity, source_topics
 from hotspare.host.options import EngineOptions
+from hotspare.host.recent_input import settings_of
 from hotspare.host.restoring import restore_named
 from hotspare.inbound import Inbound
 from hotspare.model.project import Project
@@ -144,7 +145,7 @@ class HostedGroup:
         self._catch_up: CatchUp | None = None
         cores = CarefulCores(PipelineFactory(shared.plan, self._log, shard, residence), self.recovery)
         identity = project_identity(shared.project, shared.plan)
-        definition = GroupDefinition(self.name, self.topics, identity, cores, patient_settings(options))
+        definition = GroupDefinition(self.name, self.topics, identity, cores, settings_of(options, shared.plan))
         self.member = _member(shared)
         self.engine = GroupEngine(definition, self.member, ports, spill)
         stack.callback(self.engine.close)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hotspare.addresses import checked_host_port
 from hotspare.bus.limits import PARTITIONS_MAX
-from hotspare.choices import CreateTime, HeadPlace, KafkaReaderKind, RunnerKind, SpareKind, StartWhen
+from hotspare.choices import CreateTime, HeadPlace, JoinFrom, KafkaReaderKind, RunnerKind, SpareKind, StartWhen
 from hotspare.errors import UsageError
 from hotspare.ha.rules.settings import GroupSettings as GroupSettings
 from hotspare.runners.contract import BatchLimits as BatchLimits
@@ -67,6 +67,7 @@ class EngineOptions:
     restore: str = ""
     start: StartWhen = StartWhen.AT_ONCE
     spare: SpareKind = SpareKind.HOT
+    join: JoinFrom = JoinFrom.SNAPSHOT
 
     def __post_init__(self) -> None:
         if not _ENGINE_NAME.fullmatch(self.engine):

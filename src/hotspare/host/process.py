@@ -51,6 +51,7 @@ from hotspare.host.message_sizes import check_message_sizes
 from hotspare.host.options import EngineOptions
 from hotspare.host.orders import StopWatch, await_start
 from hotspare.host.project import checked_project
+from hotspare.host.recent_input import check_join
 from hotspare.host.retention import check_at_start
 from hotspare.host.topic_settings import check_settings, note_sources
 from hotspare.inbound import Inbound
@@ -95,6 +96,7 @@ class EngineProcess:
             raise UsageError("an engine process cannot be a whole application", hint="`run_application` starts one")
         if (refusal := refused_shards(loaded.resolved, options.shards)) is not None:
             raise refusal
+        check_join(options, loaded.project)
         self._options = options
         self._stop = threading.Event()
         self._end: RunnerEnd | None = None

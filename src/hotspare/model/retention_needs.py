@@ -30,6 +30,8 @@ class Need:
     memory: Memory
     extent: int
     what: str
+    by_field: str = ""
+    """As `Remembered`."""
 
 
 class Severity(Enum):
@@ -86,7 +88,9 @@ def retention_needs(resolved: Resolved, keeping: Collection[WindowId]) -> tuple[
         if keeps and not bounded[window.id]:
             forgets.append(Remembered(Memory.EVERYTHING, 0, "keeps its rows for ever"))
         needs += [
-            Need(source, window.id, each.memory, each.extent, each.what) for source in sources for each in (*remembered, *forgets)
+            Need(source, window.id, each.memory, each.extent, each.what, each.by_field)
+            for source in sources
+            for each in (*remembered, *forgets)
         ]
         sources_of[window.id] = sources
     return tuple(needs)
@@ -95,10 +99,12 @@ def retention_needs(resolved: Resolved, keeping: Collection[WindowId]) -> tuple[
 @dataclass(frozen=True, slots=True)
 class StateBound:
     """What of the input a project's state is made of (SPEC F10): the newest `span_us` microseconds where `unbounded` is empty;
-    else `unbounded` says what goes back further, or by other measures than time, a need for each window."""
+    else `unbounded` says what goes back further, or by other measures than time, a need for each window. `by_fields`: what goes by
+    the time of a field."""
 
     span_us: int
     unbounded: tuple[Need, ...]
+    by_fields: tuple[Need, ...] = ()
 
     def __str__(self) -> str:
         if self.unbounded:
@@ -122,7 +128,8 @@ def state_bound(resolved: Resolved, keeping: Collection[WindowId]) -> StateBound
         own = max((need.extent for need in mine if need.memory is Memory.TIME and need.what != _HOLDS), default=0)
         own += sum(need.extent for need in mine if need.what == _HOLDS)
         spans[window.id] = own + max((spans[each] for each in _above(window)), default=0)
-    return StateBound(max(spans.values(), default=0), tuple(unbounded))
+    by_fields = tuple(need for own in needs.values() for need in own.values() if need.by_field and need.memory is Memory.TIME)
+    return StateBound(max(spans.values(), default=0), tuple(unbounded), by_fields)
 
 
 def check_retention(

@@ -11,7 +11,7 @@ from hotspare.engine.rows.batch import NextInput
 from hotspare.ha.calls.store_jobs import Candidate, StoreLoad
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.decide import decide, duties, next_due_ms, read_interval_ms, vacancy
-from hotspare.ha.rules.facts import Difference, InboundFacts, NewestSnapshot, OtherMember, StreamFacts, Vacancy
+from hotspare.ha.rules.facts import Difference, InboundFacts, NewestSnapshot, OtherMember, StreamFacts, Vacancy, Warming
 from hotspare.ha.rules.publishing import owed
 from hotspare.ha.rules.roles import ENDS, VACANT, Reason, Role, Step
 from hotspare.ha.rules.snapshots import LATE_INTERVALS, STORE_STUCK_MAX
@@ -69,6 +69,9 @@ streams = st.builds(
     base_sequence=st.just(0),
     last_sequence=numbers,
 )
+warmings = st.builds(
+    Warming, times, st.just(1), st.just({}), numbers, st.booleans(), numbers, numbers, st.sampled_from(["", "another state"])
+)
 some_facts = st.fixed_dictionaries(
     {
         "role": st.sampled_from(Role),
@@ -103,6 +106,7 @@ some_facts = st.fixed_dictionaries(
         "under_way": st.one_of(st.none(), st.builds(CommitUnderWay, times, st.booleans(), st.just({"s": 2}))),
         "store": st.builds(StoreLoad, oldest_ms=st.one_of(st.none(), times)),
         "own_digests": st.sampled_from([{}, {"a": 4}, {"b": 5}]),
+        "warming": warmings,
     }
 )
 views = some_facts.map(lambda found: changed(BLANK, **found))
@@ -150,6 +154,8 @@ def test_only_a_standby_that_does_not_differ_alone_campaigns_and_only_an_active_
             assert view.standing.step is Step.CHECKED
             assert view.leadership.leader is not None
             assert view.leadership.leader.epoch <= view.standing.epoch
+        if isinstance(action, do.BecomeEligible):
+            assert view.standing.role is Role.WARMING
 
 
 @pytest.mark.parametrize(

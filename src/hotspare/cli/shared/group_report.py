@@ -150,6 +150,7 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
         "task": detail.get("task"),
         "executor": detail.get("executor") or None,
         "persisting": _persisting(detail.get("persisting")),
+        "warming": detail.get("warming") or None,
         "is_running": is_running(member),
         "project_hash": member.project_hash,
         "versions": member.versions,

@@ -14,7 +14,7 @@ from hotspare.ha.outputs.held import NO_OUTPUT, HeldStream, Mark
 from hotspare.ha.outputs.progress_points import ProgressPoints
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import committed as rules
-from hotspare.ha.rules import holding, makers, placing
+from hotspare.ha.rules import holding, makers, placing, warming
 
 
 def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:
@@ -55,7 +55,8 @@ def settle(state: GroupState, ports: Ports) -> None:
     An engine that has not come as far as what is committed lets go of all it has; it is compared when it gets there.
     """
     for stream, held in state.held.streams.items():
-        if state.streams[stream].committed is None or state.streams[stream].is_unplaced:
+        known = state.streams[stream]
+        if known.committed is None or known.is_unplaced or known.is_unadopted:
             continue
         for point in state.ahead[stream].take_through(held.last_sequence) if stream in state.ahead else ():
             if rules.is_compared_at(state.streams[stream], point):
@@ -122,6 +123,8 @@ def _compare(state: GroupState, ports: Ports, stream: str, point: Progress) -> N
     mark = held.mark_at(point.sequence)
     own = rules.OwnOutput(held.digest_at(point.sequence)) if mark is None else rules.OwnOutput(mark.digest, mark.output_id)
     now = state.streams[stream] = rules.compared(stream, known, point, own, ports.clock_ms())
+    if state.warming is not None and now.verified > known.verified:
+        state.warming = warming.after_match(state.warming)
     if now.difference is None or now.difference is known.difference:
         return
     notes.tell_others_soon(state)  # another spare may agree

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from hotspare.engine.rows.batch import NextInput, RowKind
-from hotspare.ha.effects import committed, inbound_check, notes, perform, snapshots
+from hotspare.ha.effects import committed, inbound_check, notes, perform, snapshots, warming
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, view_of
 from hotspare.ha.ports import Ports
@@ -53,9 +53,12 @@ def next_due_ms(state: GroupState, ports: Ports) -> int | None:
     return decide.next_due_ms(view_of(state, ports))
 
 
-def become_standby(state: GroupState, ports: Ports) -> None:
-    """The state is complete: from here on the engine is eligible like any other."""
-    notes.move(state, ports, Role.STANDBY, Reason.STATE_COMPLETE)
+def begin(state: GroupState, ports: Ports) -> None:
+    """The engine has joined. Where its state is complete, it is eligible from here on like any other."""
+    if state.warming is None:
+        notes.move(state, ports, Role.STANDBY, Reason.STATE_COMPLETE)
+    else:
+        notes.move(state, ports, Role.WARMING, Reason.RECENT_INPUT)
 
 
 def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> Iterator[None]:
@@ -63,6 +66,7 @@ def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Tab
     not a living thread, is the sign of life that the lease asks for: one event may cause millions of outputs, and expressions may
     be slow, so the core works in steps of as many rows as lately took a fraction of the lease."""
     _note_arrivals(state, ports, decoded, next_input)
+    warming.note_ticks(state, decoded)
     taken = 0
 
     def take(rows: int) -> int:
@@ -82,6 +86,7 @@ def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Tab
         if state.standing.role in ENDS:
             return
         begun_ms = ports.clock_ms()
+    warming.go_on(state, ports)
     _bound_waiting(state, ports)
 
 
@@ -95,7 +100,7 @@ def _note_part(state: GroupState, taken: int, took_ms: float) -> None:
 
 
 def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]) -> None:
-    if not outputs:
+    if not outputs or not warming.counts(state):
         return
     spilled = state.held.append(outputs)
     if spilled:

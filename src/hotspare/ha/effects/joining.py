@@ -21,6 +21,7 @@ from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS, refuse_other_s
 from hotspare.errors import HotspareError, PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.effects.poison_agreement import agree_on_poison
+from hotspare.ha.effects.recent_start import RecentStart, recent_start
 from hotspare.ha.effects.shard_agreement import agree_on_shards, refuse_other_shards
 from hotspare.ha.effects.store_agreement import agree_on_store
 from hotspare.ha.effects.upgrading import PROJECT, agreement, has_moved
@@ -30,7 +31,7 @@ from hotspare.ha.outputs.qualities import Qualities, agree_on_qualities
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import intake, membership
 from hotspare.ha.rules import joining as rules
-from hotspare.ha.rules.facts import Projects
+from hotspare.ha.rules.facts import Projects, Warming
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.ha.rules.upgrading import Agreement, Begin, Version
 from hotspare.inbound import Inbound
@@ -85,6 +86,8 @@ class Joined:
     message_bytes_max: Mapping[str, int]
     numbering: Numbered
     projects: Projects
+    warming: Warming | None = None
+    """Of an engine that makes its state from recent input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +140,37 @@ class Joining:
         agree_on_skew(self.ports.coordination, self.group, self.settings.skew_max_ms)
         yield "agree on the origin"
         origin = agree_on_origin(self.ports.bus, self.ports.coordination, self.group, self.topics)
-        core, restored_from, numbering = yield from self._state(version)
+        recent = (yield from self._recent(known, origin)) if self.settings.recent_span_us else None
+        if recent is None or recent.complete_us is None:
+            core, restored_from, numbering = yield from self._state(version)
+        else:
+            core, restored_from, numbering = self.cores.fresh(), "", Numbered()
         projects = Projects(version.number, known if known.moves else None, read_ms=asked_ms, changes_epoch=numbering.since)
         partitions = [(index, partition.number) for index, partition in self.topics.partitions]
         core.set_partitions(partitions, self.settings.skew_max_ms * 1000)
         offsets = {(index, p.number): origin[p.topic, p.number] for index, p in self.topics.partitions}
         offsets.update(core.next_offsets)
+        warming = None
+        if recent is not None and recent.complete_us is not None:
+            offsets.update(recent.offsets)
+            warming = self._warming(offsets, recent.complete_us)
         yield "check that the bus holds what is to be read"
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
         plan = StartPlan(offsets, restored_from, on_poison)
-        return Joined(core, producer, plan, qualities, store_id, message_bytes_max, numbering, projects)
+        return Joined(core, producer, plan, qualities, store_id, message_bytes_max, numbering, projects, warming)
+
+    def _recent(self, known: Agreement, origin: Mapping[tuple[str, int], int]) -> Generator[str, None, RecentStart]:
+        """Where recent input begins. StateError where the numbers of outputs could not be adopted."""
+        if known.moves:
+            what = f"the project of group {self.group} was upgraded, and its outputs may have the numbers of another one"
+            raise StateError(what, hint="start the engine without --join recent")
+        yield "look for where recent input begins"
+        return recent_start(self.ports.bus, self.topics, origin, self.settings.recent_span_us)
+
+    def _warming(self, begun: Mapping[tuple[int, int], int], complete_us: int) -> Warming:
+        span_us, gap_us = self.settings.recent_span_us, self.settings.recent_tick_gap_us
+        ticked = dict.fromkeys(begun, complete_us)
+        return Warming(complete_us + span_us, span_us, dict(begun), self.settings.recent_matches, tick_gap_us=gap_us, ticked=ticked)
 
     def _outwait_namesake(self) -> Generator[str, None, None]:
         """UsageError where the record of an engine of this name is written again while this one looks on.

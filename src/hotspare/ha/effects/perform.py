@@ -36,6 +36,7 @@ from hotspare.ha.effects import (
     recheck,
     snapshots,
     trimming,
+    warming,
 )
 from hotspare.ha.events import HaEventKind
 from hotspare.ha.group_state import GroupState, stream_views, view_of
@@ -367,6 +368,7 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
     awaited_ms = now_ms if is_awaited else state.membership.awaited_ms
     state.membership = Membership(rank_of(member), news, awaited_ms)
     _follow_active(state, ports)
+    warming.go_on(state, ports)
     state.rounds = replace(state.rounds, member_refreshed_ms=now_ms)
     notes.note_contact(state, ports, Contact.CONNECTED)
 
@@ -418,6 +420,7 @@ def _read_progress(_: do.ReadProgress, state: GroupState, ports: Ports) -> None:
     progress = ports.bus.progress(state.group)
     if any(stream in state.streams and commit_rules.is_news(state.streams[stream], read) for stream, read in progress.items()):
         committed.note_progress(state, ports, progress)
+        warming.go_on(state, ports)
 
 
 def _diverge(action: do.Diverge, state: GroupState, ports: Ports) -> None:
@@ -470,6 +473,7 @@ PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
     do.Publish: _publish,
     do.PlaceOutputs: _place_outputs,
     do.AwaitCommit: _await_commit,
+    do.BecomeEligible: warming.become_eligible,
     do.Tick: _tick,
     do.Renew: _renew,
     do.ReadLeader: _read_leader,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.bus.contract import OutputId
+from hotspare.engine.digest_chain import rechained
 from hotspare.errors import StateError, StoreError
+from hotspare.ha.core import Core
 from hotspare.ha.outputs.digest_trail import DigestTrail
 
 
@@ -27,6 +29,13 @@ class Mark:
     sequence: int
     output_id: OutputId | None
     digest: int
+
+
+def numbers_of(output_id: OutputId | None) -> tuple[int, int, int, int, int] | None:
+    """Topic, partition, offset, index and ordinal, in the order of an output batch's columns."""
+    if output_id is None:
+        return None
+    return output_id.topic, output_id.partition, output_id.offset, output_id.index, output_id.ordinal
 
 
 NO_OUTPUT = Mark(0, None, 0)
@@ -188,6 +197,34 @@ class HeldStream:
             self.append(renumbered(rows, shift))
         self.shift = before + shift
 
+    def sequence_of(self, output_id: OutputId) -> int | None:
+        """The number of the held output with this id; None where there is none."""
+        for segment in self._segments:
+            rows = segment.load()
+            same = np.ones(rows.num_rows, np.bool_)
+            for i, number in enumerate(numbers_of(output_id) or (), start=1):
+                same &= rows.column(i).to_numpy() == number
+            if same.any():
+                return segment.first + int(np.flatnonzero(same)[0])
+        return None
+
+    def rebase(self, newest: Mark, through: int) -> None:
+        """Let go of the outputs up to and including `through`, whose mark is `newest`, and give those after it the numbers and the
+        digests that follow it. Those that come have to have them already."""
+        before = self.digest_at(through)
+        assert before is not None and not self.shift
+        kept = [s.load().slice(max(0, through + 1 - s.first)) for s in self._segments if s.last > through]
+        self.close()
+        self._trail = DigestTrail()
+        self._base, self.last_sequence = newest, newest.sequence
+        base = newest.digest
+        for rows in kept:
+            digests = rows.column(_DIGEST).to_numpy()
+            chained = rechained(digests, before, base)
+            before, base = int(digests[-1]), int(chained[-1])
+            renamed = renumbered(rows, newest.sequence - through)
+            self.append(renamed.set_column(_DIGEST, renamed.schema.field(_DIGEST), pa.array(chained)))
+
     def spill(self, path: Path) -> int:
         """Move what is in memory to one new file; returns its bytes. StoreError if it cannot be written; nothing is lost then."""
         staying = [s for s in self._segments if s.batch is None]
@@ -219,6 +256,15 @@ class HeldStream:
             segment.path.unlink(missing_ok=True)
 
 
+def base_of(core: Core, stream: str, shift: int = 0) -> Mark:
+    """The last output before a core's state; its number is greater by `shift` than where it was computed."""
+    sequence, last_id = core.sequences.get(stream, 0), core.last_ids.get(stream)
+    if not sequence or last_id is None:
+        return replace(NO_OUTPUT, sequence=sequence + shift)
+    output_id = OutputId(last_id.topic, last_id.partition, last_id.offset, last_id.index, last_id.ordinal)
+    return Mark(sequence + shift, output_id, core.digests.get(stream, 0))
+
+
 def renumbered(batch: pa.RecordBatch, shift: int) -> pa.RecordBatch:
     return batch.set_column(0, batch.schema.field(0), pc.add(batch.column(0), shift))
 
@@ -240,6 +286,16 @@ class HeldOutputs:
 
     def __post_init__(self) -> None:
         self.streams = {name: HeldStream(base, self.shifts.get(name, 0)) for name, base in self.bases.items()}
+
+    def begin(self, stream: str, base: Mark) -> None:
+        """Outputs of a stream are held from here on; those before are let go of."""
+        self.streams[stream].close()
+        self.streams[stream] = HeldStream(base)
+
+    def rebase(self, stream: str, newest: Mark, through: int) -> None:
+        """Of `HeldStream`, within the budget."""
+        self.streams[stream].rebase(newest, through)
+        self._keep_budget(self.streams.values())
 
     def append(self, outputs: Mapping[str, pa.RecordBatch]) -> int:
         """Hold what one batch brought out; returns how many bytes had to spill to disk for it."""

@@ -130,6 +130,17 @@ class PlaceOutputs:
 
 
 @dataclass(frozen=True, slots=True)
+class BecomeEligible:
+    """The state that was made from recent input agrees with what is committed (no effect outside)."""
+
+    reason: Reason = Reason.MATCHED
+
+    @property
+    def sentence(self) -> str:
+        return "becomes standby: its outputs are those that are committed"
+
+
+@dataclass(frozen=True, slots=True)
 class AwaitCommit:
     """Take note of what came of the transaction under way, when it is over."""
 
@@ -365,6 +376,7 @@ Action: TypeAlias = (
     | Publish
     | PlaceOutputs
     | AwaitCommit
+    | BecomeEligible
     | Tick
     | Renew
     | ReadLeader

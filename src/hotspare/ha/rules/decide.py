@@ -52,7 +52,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import beside, candidates, divergence, lease, persisting, publishing, snapshots
+from hotspare.ha.rules import beside, candidates, divergence, lease, persisting, publishing, snapshots, warming
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.roles import ENDS, Reason, Role, Step
 from hotspare.ha.rules.view import PeerStatus, View
@@ -92,6 +92,8 @@ def duties(view: View) -> Iterator[Duty]:
         yield Duty(0, do.Leave(Reason.PIPELINE_STALLED))
     elif view.standing.role is Role.STANDBY:
         yield from _standby(view)
+    elif view.standing.role is Role.WARMING:
+        yield from _warming(view)
     elif view.standing.role is Role.PROMOTING:
         yield from _promoting(view)
     else:
@@ -173,6 +175,28 @@ def _standby(view: View) -> Iterator[Duty]:
     yield from snapshots.candidates(view)
     yield from persisting.duties(view)
     yield from snapshots.take(view)
+
+
+def _warming(view: View) -> Iterator[Duty]:
+    """It computes, compares and tells, and has no part in anything that needs a complete state."""
+    assert view.warming is not None
+    difference = view.difference
+    if view.standing.stop_asked:
+        yield Duty(0, do.Leave(Reason.STOP_ASKED))
+    elif view.projects.moves or view.projects.told or view.projects.changes:
+        yield Duty(0, do.Leave(Reason.REFUSED, "the group's project is upgraded; numbers are adopted where one project runs alone"))
+    elif view.warming.mismatch:
+        yield Duty(0, do.Leave(Reason.REFUSED, view.warming.mismatch))
+    elif difference is not None:
+        what = f"output {difference.sequence} of stream {difference.stream} is not the one that is committed"
+        yield Duty(0, do.Leave(Reason.REFUSED, f"the state that was made from recent input is not the group's: {what}"))
+    elif warming.is_eligible(view.warming, (stream.facts for stream in view.streams.values())):
+        yield Duty(0, do.BecomeEligible())
+    yield from _watch_leader(view)
+    yield from _refresh_member(view)
+    yield from _check_inbound(view)
+    yield from _read_qualities(view)
+    yield from _read_progress(view)
 
 
 def _watch_leader(view: View) -> Iterator[Duty]:

@@ -300,6 +300,10 @@ class StreamFacts:
     is_unplaced: bool = False
     """Its outputs have other numbers here than on their topic, as another project of the group numbered those before: by how much
     is known when this engine takes over, or finds one of its own outputs committed."""
+    is_unadopted: bool = False
+    """This engine makes its state from recent input and does not know yet which numbers its outputs have (`warming`)."""
+    awaited: Progress | None = None
+    """Likewise, the committed output that it looks for among its own when it gets there."""
     lost: int = 0
     """Outputs that were never published because a spare that took over no longer held them."""
     lost_before: int = 0
@@ -307,6 +311,30 @@ class StreamFacts:
     @property
     def committed_sequence(self) -> int:
         return self.committed.sequence if self.committed is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Warming:
+    """Of an engine that makes its state from recent input. `until_us`: from this system time on nothing matters that came before it
+    began to read; `span_us` is how long anything may. `matches_min`: of committed records, before it is eligible."""
+
+    until_us: int
+    span_us: int
+    begun: Mapping[tuple[int, int], int]
+    """Where it began to read; once it is warm, where the outputs begin that count."""
+    matches_min: int = 1
+    is_warm: bool = False
+    tick_gap_us: int = 1 << 62
+    """Ticks of a partition that are farther apart let rows stay for longer than their time."""
+    ticked: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """The append time of the newest tick of each partition."""
+    refused: int = 0
+    """Bad events so far."""
+    moved_by: str = ""
+    """Why `until_us` moved the last time."""
+    matched: int = 0
+    mismatch: str = ""
+    """Why its state is not the group's; "" where nothing shows that."""
 
 
 @dataclass(frozen=True, slots=True)

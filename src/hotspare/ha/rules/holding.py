@@ -11,7 +11,7 @@ from hotspare.model.quality import Quality, QualityKind
 
 
 def keeps_all(role: Role) -> bool:
-    """Whoever is promoting or active keeps every output until it is committed."""
+    """Whoever is promoting or active keeps every output until it is committed; who has yet to find its numbers needs them, too."""
     return role is not Role.STANDBY
 
 

@@ -10,6 +10,8 @@ from hotspare.errors import StateError
 class Role(Enum):
     JOINING = "joining"
     """Its state is not complete yet."""
+    WARMING = "warming"
+    """Its state is made from recent input, and has yet to prove itself: it computes, and is not eligible."""
     STANDBY = "standby"
     PROMOTING = "promoting"
     ACTIVE = "active"
@@ -37,6 +39,8 @@ class Reason(Enum):
     """Why something is done; a closed list, used in moves, actions, events and status alike."""
 
     STATE_COMPLETE = "state complete"
+    RECENT_INPUT = "made from recent input"
+    MATCHED = "what is committed matches"
     STOP_ASKED = "stop asked for"
     # why the role is free
     NEVER_HELD = "never held"
@@ -86,8 +90,13 @@ VACANT = (
 MOVES: frozenset[tuple[Role, Role, Reason]] = frozenset(
     [
         (Role.JOINING, Role.STANDBY, Reason.STATE_COMPLETE),
+        (Role.JOINING, Role.WARMING, Reason.RECENT_INPUT),
         (Role.JOINING, Role.STOPPED, Reason.STOP_ASKED),
         (Role.JOINING, Role.STOPPED, Reason.REFUSED),
+        (Role.WARMING, Role.STANDBY, Reason.MATCHED),
+        (Role.WARMING, Role.STOPPED, Reason.STOP_ASKED),
+        (Role.WARMING, Role.STOPPED, Reason.REFUSED),
+        (Role.WARMING, Role.STOPPED, Reason.PIPELINE_STALLED),
         *((Role.STANDBY, Role.PROMOTING, reason) for reason in VACANT),
         (Role.STANDBY, Role.DIVERGED, Reason.DIFFERS),
         (Role.STANDBY, Role.STOPPED, Reason.STOP_ASKED),

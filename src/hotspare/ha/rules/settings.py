@@ -88,6 +88,7 @@ class GroupTopics:
 TICKS_WITHIN_SKEW = 4
 """A partition that is ticked as it should be never looks as if its clock had leapt, though a few ticks are late."""
 _MAY_BE_0 = (
+    "recent_span_us",
     "persist_poll_ms",
     "snapshot_interval_ms",
     "snapshot_events",
@@ -145,6 +146,10 @@ class GroupSettings:
     `commit_wait_ms`         while more input is at hand, how long outputs are collected for one publishing transaction; 0: no time
     `commit_rows_max`        rows of all streams in one publishing transaction; they take about `commit_bytes_max` of memory at most
     `message_rows_max`       rows in one message
+    `recent_span_us`         how far back anything in the state goes: the engine makes its state from so much input, and not from a
+                             snapshot; 0: as ever
+    `recent_tick_gap_us`     how far apart ticks of a partition may be, or rows stay for longer than `recent_span_us` says
+    `recent_matches`         so many committed records have to match before such an engine is eligible
     `on_poison`              what is done about an event on which the engine fails; None: what the group does already
     """
 
@@ -191,6 +196,9 @@ class GroupSettings:
     on_divergence: OnDivergence = OnDivergence.STOP
     other_store: OtherStore = OtherStore.REFUSE
     on_poison: OnPoison | None = None
+    recent_span_us: int = 0
+    recent_tick_gap_us: int = 2_000_000
+    recent_matches: int = 3
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -24,6 +24,7 @@ from hotspare.ha.rules.facts import (
     Snapshots,
     Standing,
     StreamFacts,
+    Warming,
 )
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.model.quality import PRECISE, Quality
@@ -109,6 +110,7 @@ class View:
     snapshots: Snapshots = field(default_factory=Snapshots)
     persisting: Persisting = field(default_factory=Persisting)
     projects: Projects = field(default_factory=Projects)
+    warming: Warming | None = None
     # read beside the records
     peer: PeerStatus = PeerStatus.UNKNOWN
     core: CoreView = field(default_factory=CoreView)

@@ -45,6 +45,7 @@ class AggregateWindow(Window):
 class AggregateType(WindowType[AggregateWindow]):
     name = "aggregate"
     declared = AggregateWindow
+    of_recent_input = True
     yaml_keys = ("outputs", "initialize")
     xml = window_shape("", "output expr-initialize")
     xml_elements: ClassVar[Mapping[str, ElementShape]] = FIELD_EXPRESSIONS

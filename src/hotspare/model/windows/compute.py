@@ -41,6 +41,7 @@ class ComputeWindow(Window):
 class ComputeType(WindowType[ComputeWindow]):
     name = "compute"
     declared = ComputeWindow
+    of_recent_input = True
     yaml_keys = ("outputs", "initialize")
     xml = window_shape("", "output expr-initialize", refused={"context-plugin": OF_A_LIBRARY})
     xml_elements: ClassVar[Mapping[str, ElementShape]] = FIELD_EXPRESSIONS

@@ -121,11 +121,13 @@ class Memory(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """`extent` is microseconds for TIME, events for COUNT, else 0; `what` ends a sentence that the window begins."""
+    """`extent` is microseconds for TIME, events for COUNT, else 0; `what` ends a sentence that the window begins. `by_field`: the
+    field whose time it is, "" for the time of the topics."""
 
     memory: Memory
     extent: int
     what: str
+    by_field: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,8 @@ class WindowType(ABC, Generic[W]):
     """What connectors of the window may do."""
     yaml_keys: ClassVar[tuple[str, ...]] = ()
     """Its own keys, beside those that all windows have."""
+    of_recent_input: ClassVar[bool] = False
+    """Whether what it remembers beyond its bound in time shows in nothing that it puts out (`model.recent_input`)."""
     xml: ClassVar[ElementShape]
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {}
     """Elements that mean something in windows of this type, beside those that all have."""

@@ -31,6 +31,7 @@ class CopyWindow(Window):
 class CopyType(WindowType[CopyWindow]):
     name = "copy"
     declared = CopyWindow
+    of_recent_input = True
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
     yaml_keys = ("retention",)
     xml = window_shape("", "retention")

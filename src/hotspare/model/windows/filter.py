@@ -38,6 +38,7 @@ class FilterWindow(Window):
 class FilterType(WindowType[FilterWindow]):
     name = "filter"
     declared = FilterWindow
+    of_recent_input = True
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
     yaml_keys = ("condition", "initialize", "function", "language", *scripts.YAML_KEYS)
     xml = window_shape(

@@ -20,7 +20,7 @@ def forgets(retention: Retention | None) -> Iterator[Remembered]:
     else:
         span_us = retention.limit + retention.unit_us  # rows that are looked back to wait for the end of their unit
         by = f" by its field {retention.time_field}" if retention.time_field else ""
-        yield Remembered(Memory.TIME, span_us, f"holds rows for {format_duration(span_us)}{by}")
+        yield Remembered(Memory.TIME, span_us, f"holds rows for {format_duration(span_us)}{by}", retention.time_field)
     if retention.kind in _BY_FIRST_EVENT:
         yield Remembered(Memory.EVERYTHING, 0, "jumps at steps that are counted from its first event")
 

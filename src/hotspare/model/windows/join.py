@@ -177,6 +177,7 @@ def outputs_of(window: JoinWindow, left: Schema, right: Schema) -> tuple[Output,
 class JoinType(WindowType[JoinWindow]):
     name = "join"
     declared = JoinWindow
+    of_recent_input = True
     inputs: ClassVar[Inputs] = Inputs(2, 2, frozenset({"", "left", "right"}), "a join reads exactly two: left and right")
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
     yaml_keys = ("kind", "conditions", "outputs", "regenerates", "streaming", "initialize")

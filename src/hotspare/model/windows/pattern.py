@@ -243,10 +243,11 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
             if pattern.script is not None:
                 yield Remembered(Memory.EVERYTHING, 0, f"keeps what the variables of its pattern {pattern.name} hold")
             span_us = open_us_max(pattern.parsed)
+            by = ", ".join(name for _, name in pattern.time_fields)
             if span_us is None:
                 yield Remembered(Memory.EVERYTHING, 0, f"waits without end for matches of its pattern {pattern.name}")
             else:
-                yield Remembered(Memory.TIME, span_us, f"waits for matches of its pattern {pattern.name}")
+                yield Remembered(Memory.TIME, span_us, f"waits for matches of its pattern {pattern.name}", by)
 
     def carried(self, window: PatternWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
         """By a field in which all events of a match agree."""

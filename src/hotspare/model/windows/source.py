@@ -42,6 +42,7 @@ class SourceWindow(Window):
 class SourceType(WindowType[SourceWindow]):
     name = "source"
     declared = SourceWindow
+    of_recent_input = True
     inputs: ClassVar[Inputs] = NO_INPUT
     connectors = frozenset(ConnectorDirection)
     yaml_keys = ("opcodes", "keys", "retention", "partition_by", "reads")

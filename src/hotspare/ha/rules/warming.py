@@ -1,0 +1,112 @@
+"""An engine that makes its state from recent input: when its state counts, what it adopts, and when it is eligible. Pure.
+
+Where all state is bounded by time, an engine needs neither a snapshot nor the group's origin (SPEC F11): it reads from a while ago,
+and from the moment at which nothing older matters (`until_us`) its windows hold what all others' do. What has no bound is how many
+outputs there were before, and their digest. That it takes from what is committed, stream by stream:
+
+    the committed output is one of its own     adopted there: sequence and digest of that very output
+    it comes of input from before              adopted where its own outputs begin, once the active engine says of input behind that
+                                               place that it has computed no other one: nothing may be under way
+    it comes of input that it has taken,       its state is not the group's: it ends
+      and is none of its own
+
+Digests are chained, so each committed one that it agrees with afterwards proves all outputs since the adopted one. It is eligible
+after some of these, and not before: what it adopts proves nothing.
+
+An event of a key that is there is refused, so a key that comes again and again carries what was there before from one refusal to
+the next, for longer than any window. Such refusals are bad events; each one moves `until_us`. So does a gap between ticks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from itertools import pairwise
+
+from hotspare.bus.contract import OutputId, Progress
+from hotspare.ha.rules.facts import Leadership, OtherMember, StreamFacts, Warming
+
+Offsets = Mapping[tuple[int, int], int]
+_REFUSED = "an event was refused, by a row that may be older than what is read"
+_NO_TICKS = "no tick came for so long that rows stayed beyond their time"
+
+
+def after_input(known: Warming, time_us: int, refused: int, offsets: Offsets) -> Warming:
+    """All input before `offsets` is taken, at system time `time_us`; `refused`: bad events so far."""
+    if known.is_warm:
+        return known
+    if refused != known.refused:
+        return replace(_moved(known, time_us, _REFUSED), refused=refused)
+    return replace(known, is_warm=True, begun={**known.begun, **offsets}) if time_us >= known.until_us else known
+
+
+def after_ticks(known: Warming, partition: tuple[int, int], times_us: Sequence[int]) -> Warming:
+    """Ticks of one partition came, in order. What leaves by time leaves at a tick: where none came for long, it stayed so long."""
+    if known.is_warm or not times_us:
+        return known
+    ticked = [*([known.ticked[partition]] if partition in known.ticked else ()), *times_us]
+    gaps = (after for before, after in pairwise(ticked) if after - before > known.tick_gap_us)
+    known = replace(known, ticked={**known.ticked, partition: times_us[-1]})
+    return _moved(known, max(gaps, default=0), _NO_TICKS)
+
+
+def _moved(known: Warming, from_us: int, why: str) -> Warming:
+    """What is there at `from_us` may matter for as long as anything does."""
+    until_us = from_us + known.span_us
+    return replace(known, until_us=until_us, moved_by=why) if until_us > known.until_us else known
+
+
+class Where(Enum):
+    """Where in the input an output comes from, for an engine whose own outputs begin somewhere."""
+
+    BEFORE = "before its own outputs begin"
+    AHEAD = "of input that it has not taken"
+    TAKEN = "of input that it has taken"
+
+
+def where(at: OutputId | None, begun: Offsets, next_offsets: Offsets) -> Where:
+    """`at` None: there is no output."""
+    if at is None or at.offset < begun.get((at.topic, at.partition), 0):
+        return Where.BEFORE
+    return Where.AHEAD if at.offset >= next_offsets.get((at.topic, at.partition), 0) else Where.TAKEN
+
+
+def target(known: StreamFacts) -> Progress | None:
+    """The committed output that is to be adopted: once it is known to lie ahead it stays the same, or a spare that lags would
+    always look for one that it has not come to."""
+    return known.awaited or known.committed
+
+
+def is_silent(known: StreamFacts, stream: str, warming: Warming, leadership: Leadership, others: Iterable[OtherMember]) -> bool:
+    """Whether the active engine has computed no output of the stream behind the committed one, up to where this one's begin.
+
+    Both count input alike, so an engine that is farther by the sum of its positions has taken all that one has taken before it.
+    """
+    leader = leadership.leader
+    told = None if leader is None else next((o for o in others if o.engine == leader.holder), None)
+    if leader is None or told is None or told.held is None or told.held[0] != leader.epoch:
+        return False
+    return told.order >= sum(warming.begun.values()) and told.sequences.get(stream) == known.committed_sequence
+
+
+def adopted(known: StreamFacts, newest: Progress | None) -> StreamFacts:
+    """From now on its outputs have the numbers of the group; `newest` None: nothing was ever committed."""
+    return replace(known, is_unadopted=False, awaited=None, verified=0 if newest is None else newest.sequence, difference=None)
+
+
+def after_match(known: Warming) -> Warming:
+    return replace(known, matched=known.matched + 1)
+
+
+def is_eligible(known: Warming, streams: Iterable[StreamFacts]) -> bool:
+    return known.is_warm and known.matched >= known.matches_min and not any(each.is_unadopted for each in streams)
+
+
+def told(known: Warming, streams: Mapping[str, StreamFacts]) -> str:
+    """How far it is, for people."""
+    if not known.is_warm:
+        return "reads until its state is complete" + (f", and counts anew: {known.moved_by}" if known.moved_by else "")
+    waits = [name for name, each in sorted(streams.items()) if each.is_unadopted]
+    agreed = f"{known.matched} of {known.matches_min} committed records matched"
+    return f"{agreed}; numbers not known of {', '.join(waits)}" if waits else agreed

@@ -1,0 +1,44 @@
+"""An engine that makes its state from recent input (SPEC F11): which projects and engines can, and how far back it reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hotspare.choices import JoinFrom, SpareKind
+from hotspare.engine.plan import Plan
+from hotspare.errors import UsageError
+from hotspare.ha.rules.settings import GroupSettings
+from hotspare.host.definition import patient_settings
+from hotspare.host.options import EngineOptions
+from hotspare.model.project import Project
+from hotspare.model.recent_input import TICK_GAP_US, recent_input
+
+_SKEWS = 2
+"""A clock that was ahead by what is believed at once is caught up within so many times as much."""
+
+
+def check_join(options: EngineOptions, project: Project) -> None:
+    """UsageError where what else is said of the engine makes no sense with recent input."""
+    if options.join is not JoinFrom.RECENT:
+        return
+    if options.spare is SpareKind.COLD:
+        hint = "a cold spare joins when nobody is left to compare with: leave one of the two out"
+        raise UsageError("--spare cold does not go with --join recent", hint=hint)
+    if options.restore or project.restore:
+        raise UsageError("a snapshot to restore does not go with --join recent", hint="leave one of the two out")
+
+
+def settings_of(options: EngineOptions, plan: Plan) -> GroupSettings:
+    """UsageError where the project's state cannot be made from recent input."""
+    settings = patient_settings(options)
+    if options.join is not JoinFrom.RECENT:
+        return settings
+    found = recent_input(plan.resolved, plan.keeping)
+    if found.refusals:
+        raise UsageError(
+            "the state of this project cannot be made from recent input alone",
+            detail="; ".join(found.refusals),
+            hint="leave --join recent out: the engine starts from a snapshot, or from where the group began",
+        )
+    span_us = found.span_us + _SKEWS * settings.skew_max_ms * 1_000
+    return replace(settings, recent_span_us=span_us, recent_tick_gap_us=TICK_GAP_US)

@@ -1,0 +1,102 @@
+"""A spare whose state is made from recent input, by real processes (SPEC F11): there is no snapshot, the input from before is gone,
+the active engine dies, and not an output is lost or doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hotspare.bus.contract import Partition
+from hotspare.bus.open import open_bus
+from hotspare.testing.cluster import wait_until
+from tests.e2e.site import PREFIX, Site
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+PROJECT = """\
+project: shop
+queries:
+  sales:
+    windows:
+      orders:
+        type: source
+        schema: id*:int64,amount:double,count:int64
+        opcodes: insert-only
+        index: empty
+      kept:
+        type: copy
+        retention: {bytime_sliding: 2 seconds}
+        publish: true
+      sums:
+        type: aggregate
+        schema: count*:int64,total:double,rows:int64
+        outputs: {total: ESP_aSum(amount), rows: ESP_aCount()}
+        publish: true
+    edges: [orders -> kept, kept -> sums]
+"""
+OPTIONS = ("--runner", "local", "--snapshot-interval-ms", "0", "--skew-max-ms", "1000")
+SPAN_US = 17_000_000
+"""What any state is made of, and twice what is believed of a clock, and a second."""
+INPUT = Partition(f"{PREFIX}.shop.sales.orders.I")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path, PROJECT, OPTIONS)
+    yield made
+    made.stop()
+
+
+def rows(numbers: range) -> str:
+    return "".join(f"i,n,{n},{n}.1,1\n" for n in numbers)
+
+
+def role(site: Site, engine: str) -> str:
+    member = site.cluster.members().get(engine)
+    return "" if member is None else member.role
+
+
+def history_us(site: Site) -> int:
+    """How much time the input topic holds."""
+    bus = open_bus(site.bus_url)
+    try:
+        first, last = (bus.read(INPUT, at, messages_max=1, bytes_max=1 << 20) for at in (0, bus.end_offset(INPUT) - 1))
+        return last[0].append_time_us - first[0].append_time_us
+    finally:
+        bus.close()
+
+
+def test_it_goes_on_exactly_without_a_snapshot_and_without_the_input_of_before(site: Site) -> None:
+    site.cluster.start_engine("one")
+    site.cluster.wait_ready(240)
+    site.publish(rows(range(50)))
+    site.wait_for_outputs(100)  # they have left the window by now
+    wait_until(lambda: history_us(site) > SPAN_US, "input from before what matters", 120)
+    second = site.cluster.start_engine("two", "--join", "recent")
+    wait_until(lambda: role(site, "two") == "warming", "a state that nothing proves yet", 240)
+    count, file = 50, 0
+    while role(site, "two") != "standby":
+        assert second.is_running, "the spare was refused"
+        assert file < 60, "the spare was never accepted"
+        site.publish(rows(range(count, count + 3)), f"more-{file}.csv")
+        count, file = count + 3, file + 1
+    bus = open_bus(site.bus_url)
+    bus.trim(INPUT, bus.end_offset(INPUT) - 1)
+    bus.close()
+    site.cluster.engines["one"].kill()
+    wait_until(lambda: site.cluster.active() is second, "the spare has the role", 120)
+    site.publish(rows(range(count, count + 20)), "last.csv")
+    found = site.wait_for_outputs(2 * (count + 20))
+    inserted, deleted = ([int(row.split(",")[2]) for row in found if row.startswith(opcode)] for opcode in "ID")
+    assert inserted == list(range(count + 20))
+    assert deleted == list(range(count + 20))
+
+
+def test_a_project_that_remembers_more_is_refused_by_name(site: Site) -> None:
+    site.project.write_text(PROJECT.replace("bytime_sliding: 2 seconds", "bycount_sliding: 20"))
+    site.options = (*OPTIONS, "--join", "recent")
+    done = site.run_engine()
+    assert done.returncode != 0
+    assert "window sales/kept holds 20 rows" in done.stderr

@@ -1,0 +1,166 @@
+"""A spare whose state is made from recent input, on a real Kafka under load, against an uninterrupted run (SPEC F11): it takes over
+from an active engine that is killed; and where what it reads is not enough, it never does, and says why.
+
+On the embedded bus, without the input of before: test_recent_input.py.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_topic
+from hotspare.bus.open import open_bus
+from hotspare.engine.head.head import Head
+from hotspare.engine.plan import compile_plan
+from hotspare.engine.rows.batch import BAD_STREAM, output_schema
+from hotspare.model.load import load_project
+from hotspare.runners.contract import SourceTopic
+from hotspare.testing.cluster import Cluster, command, wait_until
+from hotspare.testing.kafka_server import KafkaServers
+from hotspare.testing.recorder import OutputReader, ReferenceRun
+from hotspare.testing.verify import DeliveryVerdict, compare
+from hotspare.testing.zookeeper_server import ZooKeeperServer
+from tests.e2e.test_recent_input import PROJECT, SPAN_US
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+TIMEOUT_S = 120
+_FORGOTTEN_US = 4_000_000
+ROWS = 5
+"""Each time that somebody waits."""
+
+
+class Load:
+    """A group on real servers, to which rows come as long as anybody waits for anything."""
+
+    def __init__(self, folder: Path, kafka: KafkaServers, zookeeper: ZooKeeperServer) -> None:
+        self.prefix, self.count = folder.name, 0
+        project = folder / "shop.yaml"
+        project.write_text(PROJECT)
+        self.bus_url, self.bus = kafka.url, open_bus(kafka.url)
+        self.coordination_url = f"{zookeeper.url}/{folder.name}"
+        options = ("--runner", "local", "--store", (folder / "snapshots").as_uri(), "--skew-max-ms", "1000")
+        group = group_name(self.prefix, "shop")
+        self.cluster = Cluster(project, kafka.url, group, self.prefix, folder, options, coordination_url=self.coordination_url)
+        self.plan = compile_plan(load_project(project).resolved)
+        self.rows, self.repeats = folder / "rows.csv", False
+        self.rows.touch()
+
+    def start(self) -> None:
+        """An active engine, a publisher that follows the file, and who reads along."""
+        self.cluster.start_engine("one")
+        self.cluster.wait_ready()
+        where = ("--bus", self.bus_url, "--prefix", self.prefix, "--window", "shop/sales/orders")
+        self.cluster.start_other("publisher", "publish", *where, "--growing", str(self.rows))
+        topic = SourceTopic(inbound_topic(self.prefix, "shop", "sales", "orders"))
+        self.reference = ReferenceRun(self.bus, self.plan, Head.of(self.plan), (topic,))
+        self.readers: dict[str, OutputReader] = {}
+        for stream, schema in self.plan.stream_schemas.items():
+            name = (
+                bad_topic(self.prefix, "shop") if stream == BAD_STREAM else outbound_topic(self.prefix, "shop", *stream.split("/"))
+            )
+            self.readers[stream] = OutputReader(self.bus, name, output_schema(schema))
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        def step() -> bool:
+            self._put()
+            self._poll()
+            return condition()
+
+        wait_until(step, what, TIMEOUT_S, poll_s=0.02)
+
+    def _put(self) -> None:
+        keys = [*range(self.count, self.count + ROWS), *([0] if self.repeats else ())]
+        with self.rows.open("a") as file:
+            file.writelines(f"i,n,{key},{key}.1,{key % 5}\n" for key in keys)
+        self.count += ROWS
+
+    def _poll(self) -> None:
+        self.reference.poll()
+        for reader in self.readers.values():
+            reader.poll()
+
+    def passes(self, span_us: int) -> None:
+        """So much input comes."""
+        self.wait(lambda: self.reference.time_us > 0, "the first input")
+        until_us = self.reference.time_us + span_us
+        self.wait(lambda: self.reference.time_us > until_us, "more input")
+
+    def role(self, engine: str) -> str:
+        member = self.cluster.members().get(engine)
+        return "" if member is None else member.role
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        """What is told of each engine."""
+        said = command("status", "--coordination", self.coordination_url, "--json")
+        done = subprocess.run(said, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
+        return {each["engine"]: each for group in json.loads(done.stdout)["groups"] for each in group["engines"]}
+
+    def verdict(self) -> DeliveryVerdict:
+        """Once all is delivered that is due."""
+
+        def is_over(end_us: int) -> bool:
+            self._poll()
+            return self.reference.events >= self.count and self.reference.time_us > end_us
+
+        wait_until(lambda: is_over(0), "all rows", TIMEOUT_S)
+        end_us = self.reference.time_us + _FORGOTTEN_US
+        wait_until(lambda: is_over(end_us), "rows that are forgotten", TIMEOUT_S)
+        wait_until(lambda: is_over(0) and self._delivered() >= self.reference.rows, "all outputs", TIMEOUT_S)
+        assert not any(reader.epochs_fall() for reader in self.readers.values())
+        return compare(self.reference.tables(), {stream: reader.table() for stream, reader in self.readers.items()})
+
+    def _delivered(self) -> int:
+        return sum(reader.rows for reader in self.readers.values())
+
+    def close(self) -> None:
+        self.cluster.stop()
+        self.bus.close()
+
+
+@pytest.fixture
+def load(tmp_path: Path, kafka: KafkaServers, zookeeper: ZooKeeperServer) -> Iterator[Load]:
+    made = Load(tmp_path, kafka, zookeeper)
+    yield made
+    made.close()
+
+
+def test_it_takes_over_under_load_and_nothing_is_lost_doubled_or_wrong(load: Load) -> None:
+    load.start()
+    load.passes(SPAN_US)
+    second = load.cluster.start_engine("two", "--join", "recent")
+    load.wait(lambda: load.role("two") == "standby", "a state that matches what is committed")
+    load.passes(1_000_000)
+    before = load.cluster.leader().epoch
+    load.cluster.engines["one"].kill()
+    load.wait(lambda: load.cluster.active() is second, "the spare has the role")
+    load.passes(3_000_000)
+    assert load.cluster.leader().epoch == before + 1
+    log = second.log.read_text()
+    assert "joining becomes warming" in log
+    assert "warming becomes standby" in log
+    verdict = load.verdict()
+    assert verdict.is_exact, verdict
+    assert verdict.delivered > load.count
+
+
+def test_where_older_input_may_matter_it_never_takes_over_and_says_why(load: Load) -> None:
+    """An order comes again and again before the window has forgotten it: what refused the first one is older than any input that is
+    read."""
+    load.start()
+    load.repeats = True
+    load.passes(SPAN_US)
+    load.cluster.start_engine("two", "--join", "recent")
+    load.wait(lambda: load.role("two") == "warming", "a state that nothing proves yet")
+    load.passes(SPAN_US)
+    assert "counts anew: an event was refused" in load.status()["two"]["warming"]
+    load.cluster.engines["one"].kill()
+    before = load.cluster.leader().epoch
+    load.passes(5_000_000)  # many leases
+    assert load.role("two") == "warming"
+    assert load.cluster.leader().epoch == before
