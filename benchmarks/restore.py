@@ -1,11 +1,13 @@
-"""From a restart to the first output, by the size of the state: a keyed window of values that do not compress, in a folder or, with
-`--store redis`, in a Redis server that is started for it and keeps what it has in memory alone.
+"""From a restart to the first output, by the size of the state: a keyed window of values that do not compress, or with
+`--window aggregate` the groups of an aggregate, in a folder or, with `--store redis`, in a Redis server that is started for it and
+keeps what it has in memory alone.
 
 Snapshots are written by one process and restored by another, which has everything loaded that it runs. Files of the snapshot are
 not in the page cache; the first event asks for a key that has not been touched since it came. With `--memory-mb` the state has a
 budget. Goal (SPEC G7): the last number at most twice the first, and 200 ms. `--kept`: snapshots stay there, and are used again.
 
-    python -m benchmarks.restore [--sizes-mb 10,1024,8192] [--memory-mb 0] [--store folder] [--folder /tmp | --kept FOLDER]
+    python -m benchmarks.restore [--sizes-mb 10,1024,8192] [--memory-mb 0] [--window keyed]
+        [--store folder] [--folder /tmp | --kept FOLDER]
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +31,7 @@ import pyarrow as pa
 from benchmarks._decoded import events_of
 from benchmarks.residence import FIELDS, PROJECT, ROW_BYTES, UPSERT
 
+from hotspare.engine.kernels.relation import INSERT
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.chunk import Int64s
@@ -38,20 +42,54 @@ from hotspare.stores.open import open_store
 from hotspare.testing.server_process import ServerProcess, free_ports
 
 STEP_ROWS = 20_000
+SUMS = 8
+_SUMMED = ",".join(f"f{i}:int64" for i in range(SUMS))
+GROUPED = f"""
+project: grouped
+queries:
+  cq:
+    windows:
+      incoming: {{type: source, index: empty, opcodes: insert-only, schema: "id*:int64,g:int64,{_SUMMED}"}}
+      kept:
+        type: aggregate
+        schema: "g*:int64,{_SUMMED}"
+        outputs: {{{", ".join(f"f{i}: ESP_aSum(f{i})" for i in range(SUMS))}}}
+    edges: [incoming -> kept]
+"""
 
 
-def batch_of(plan: Plan, keys: Int64s, begin: int) -> pa.RecordBatch:
-    values = np.random.default_rng(begin).integers(-(2**63), 2**63 - 1, (FIELDS, len(keys)))
-    fields = [pa.array(keys), *[pa.array(row) for row in values]]
-    return events_of(plan, fields, np.full(len(keys), UPSERT, np.uint8), begin)
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A project that is restored. `row_bytes` of a row of its window `cq/kept`, which has a key for each event; `fields`: so many
+    values of up to `most`."""
+
+    project: str
+    row_bytes: int
+    opcode: int
+    keys: int
+    fields: int
+    most: int
 
 
-def write(url: str, size_mb: int) -> None:
+SUBJECTS = {
+    "keyed": Subject(PROJECT, ROW_BYTES, UPSERT, 1, FIELDS, 2**63 - 1),
+    "aggregate": Subject(GROUPED, 9 * (3 + 5 * SUMS) + 8, INSERT, 2, SUMS, 2**61),
+}
+"""A sum is its result, how many values it has, and three words."""
+
+
+def batch_of(plan: Plan, subject: Subject, keys: Int64s, begin: int) -> pa.RecordBatch:
+    values = np.random.default_rng(begin).integers(-subject.most, subject.most, (subject.fields, len(keys)))
+    fields = [*[pa.array(keys)] * subject.keys, *[pa.array(row) for row in values]]
+    return events_of(plan, fields, np.full(len(keys), subject.opcode, np.uint8), begin)
+
+
+def write(url: str, subject: Subject, size_mb: int) -> None:
     """A confirmed snapshot of a state of that size."""
-    plan = compile_plan(load_text(PROJECT).resolved)
-    pipeline, keys = Pipeline.fresh(plan), (size_mb << 20) // ROW_BYTES
+    plan = compile_plan(load_text(subject.project).resolved)
+    pipeline, keys = Pipeline.fresh(plan), (size_mb << 20) // subject.row_bytes
     for begin in range(0, keys, STEP_ROWS):
-        pipeline.feed(batch_of(plan, np.arange(begin, min(keys, begin + STEP_ROWS)), begin))
+        pipeline.feed(batch_of(plan, subject, np.arange(begin, min(keys, begin + STEP_ROWS)), begin))
     frozen, store = pipeline.freeze(), open_store(url)
     store.put("g", "s", "e", 1, frozen.header, frozen.contents())
     store.confirm("g", "s")
@@ -67,11 +105,11 @@ def forget_cache(folder: Path) -> None:
             os.close(file)
 
 
-def restored(url: str, folder: Path, memory_mb: int) -> dict[str, float]:
+def restored(url: str, folder: Path, subject: Subject, memory_mb: int) -> dict[str, float]:
     """Milliseconds to the first output, and the most memory."""
     warm_up()
-    plan = compile_plan(load_text(PROJECT).resolved)
-    first = batch_of(plan, np.array([17]), 1 << 40)
+    plan = compile_plan(load_text(subject.project).resolved)
+    first = batch_of(plan, subject, np.array([17]), 1 << 40)
     open_store(url).list("other")  # what a first call loads
     forget_cache(folder)
     begin = time.perf_counter()
@@ -97,16 +135,16 @@ def child(*arguments: str) -> str:
 def snapshot_store(options: argparse.Namespace, size_mb: int) -> Iterator[tuple[str, Path]]:
     """Where a snapshot of that size is, and a folder for what a process needs."""
     if options.kept is not None:
-        folder = options.kept / str(size_mb)
+        folder = options.kept / options.window / str(size_mb)
         if not folder.exists():
             folder.mkdir(parents=True)
-            child("--url", folder.as_uri(), "--write", str(size_mb))
+            child("--url", folder.as_uri(), "--window", options.window, "--write", str(size_mb))
         yield folder.as_uri(), folder
         return
     folder = Path(tempfile.mkdtemp(prefix="hotspare-restore-", dir=options.folder))
     try:
         with redis_in(folder) if options.store == "redis" else contextlib.nullcontext(folder.as_uri()) as url:
-            child("--url", url, "--write", str(size_mb))
+            child("--url", url, "--window", options.window, "--write", str(size_mb))
             yield url, folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -130,6 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes-mb", default="10,1024,8192", help="of the state, the least first")
     parser.add_argument("--memory-mb", type=int, default=0, help="budget of the state; 0: none")
+    parser.add_argument("--window", choices=sorted(SUBJECTS), default="keyed")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--kept", type=Path, help="a folder in which snapshots stay")
     parser.add_argument("--store", choices=["folder", "redis"], default="folder")
@@ -138,15 +177,16 @@ def main() -> None:
     parser.add_argument("--restore", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.write is not None:
-        write(options.url, options.write)
+        write(options.url, SUBJECTS[options.window], options.write)
         return
     if options.restore:
-        print(json.dumps(restored(options.url, options.folder, options.memory_mb)))
+        print(json.dumps(restored(options.url, options.folder, SUBJECTS[options.window], options.memory_mb)))
         return
     ready = []
     for size_mb in map(int, options.sizes_mb.split(",")):
         with snapshot_store(options, size_mb) as (url, folder):
-            told = child("--url", url, "--folder", str(folder), "--restore", "--memory-mb", str(options.memory_mb))
+            how = ["--window", options.window, "--memory-mb", str(options.memory_mb)]
+            told = child("--url", url, "--folder", str(folder), "--restore", *how)
         found = json.loads(told)
         print(f"{size_mb} MB: ready after {found['ready_ms']:.0f} ms, at most {found['rss_mb_max']:.0f} MB resident", flush=True)
         ready.append((f"{size_mb}mb" if size_mb < 1024 else f"{size_mb >> 10}gb", found["ready_ms"]))

@@ -28,7 +28,7 @@ from hotspare.engine.kernels.exact import Scratch
 from hotspare.engine.kernels.few import FEW_MAX, change_few, leave_row, stays_few
 from hotspare.engine.kernels.index import NONE, agree, drop, enter, entry_of, find, has_room, key_hash, replace, slot_at
 from hotspare.engine.kernels.ordered import change_value, is_prepared_for_value, seek, seek_value, tidy_values
-from hotspare.engine.kernels.pages import Rows, free_slot, is_ready, take_slot
+from hotspare.engine.kernels.pages import Rows, free_slot, is_ready, slots_before_looking, take_slot, too_many_gaps
 from hotspare.engine.kernels.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, whole_flags
 from hotspare.engine.kernels.results import Ordered, has_list_room, write_results
 from hotspare.engine.kernels.shared import look_up, room_for, see_to_gaps
@@ -41,14 +41,16 @@ from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 SLOT, IS_WIDE = 0, 1
 """Columns of `Outputs.places`."""
 PLACES_WIDTH = 2
-MADE, TAKEN, HALF, TIDIED, EVENT, STEP = 0, 1, 2, 3, 4, 5
+MADE, TAKEN, HALF, TIDIED, EVENT, STEP, ASKS = 0, 1, 2, 3, 4, 5, 6
 """Entries of `Outputs.counts`: outputs made; rows taken; 1 where the old half of an update block is done, whose group is another
 one's; 1 where gaps of pages were seen to for the present change; changes ever made by the window; how many changes of what is kept
-in order are done for the present one."""
-COUNTS_WIDTH = 6
+in order are done for the present one; whether pages may be absent (`engine.state.absent`): NEVER, or ASK before one is cleared,
+or ANSWERED, where it is there for the present change."""
+COUNTS_WIDTH = 7
+NEVER, ASK, ANSWERED = 0, 1, 2
 STEPS_OF_SET = FEW_MAX + 2
 """What a set may cause in trees: all that stood in the row of its group, an old value and a new one."""
-DONE, NEEDS_ROOM, NEEDS_WIDE_ROOM, NEEDS_TREE_ROOM, NEEDS_ROW_ROOM, NEEDS_LIST_ROOM = (np.int64(state) for state in range(6))
+DONE, NEEDS_ROOM, NEEDS_WIDE_ROOM, NEEDS_TREE_ROOM, NEEDS_ROW_ROOM, NEEDS_LIST_ROOM, NEEDS_PAGES = map(np.int64, range(7))
 
 
 class GroupChange(NamedTuple):
@@ -249,6 +251,14 @@ def take_wide_change(
 
 
 @kernel
+def may_clear(narrow: Rows, wide: Rows) -> bool:
+    """Whether the next change looks for pages to clear."""
+    of_narrow = narrow.state[FILL] == 1 and too_many_gaps(narrow.state)
+    of_wide = wide.state[LIVE] > 0 and slots_before_looking(wide.state) == 0 and too_many_gaps(wide.state)
+    return bool(of_narrow or of_wide)
+
+
+@kernel
 def take_change(
     narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events: GroupEvents, new: Whole, old: Whole, out: Outputs
 ) -> Whole:
@@ -260,11 +270,13 @@ def take_change(
     if wide.state[LIVE] > 0 and not is_ready(wide):
         return NEEDS_WIDE_ROOM
     if counts[TIDIED] == 0:
+        if counts[ASKS] == ASK and may_clear(narrow, wide):
+            return NEEDS_PAGES
         if narrow.state[FILL] == 1:
             see_to_gaps(narrow, counts[MADE])
         if wide.state[LIVE] > 0:
             see_to_gaps(wide, counts[MADE])
-        counts[TIDIED] = 1
+        counts[TIDIED], counts[ASKS] = 1, min(counts[ASKS], ASK)
     place = find(narrow.by_key, narrow.lanes, narrow.keys, events.lanes, row, program.keys, h)
     was = slot_at(narrow.by_key, place)
     is_wide = False

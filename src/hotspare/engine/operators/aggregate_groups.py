@@ -26,6 +26,8 @@ from hotspare.engine.operators.aggregate_program import Planner
 from hotspare.engine.rows.arrays import packed
 from hotspare.engine.rows.chunk import OUTPUT_BYTES_MAX, Chunk, Int64s, Timeline, all_true
 from hotspare.engine.rows.values import parse
+from hotspare.engine.state.absent import WhenRead
+from hotspare.engine.state.absent_relation import bring_to_clear
 from hotspare.engine.state.lanes import CODED, to_arrow
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.ordered_values import OrderedValues
@@ -72,7 +74,8 @@ class Groups:
     def open(self, page: Page) -> None:
         page.parts[CHANGES] = Counters(1)
         for name, tables in ((GROUPS, self._narrow), (WIDE_GROUPS, self._wide)):
-            page.parts[name] = Relation(Shape(tables.width, tuple(range(self._keys)), tables.codes, added=tables.added))
+            shape = Shape(tables.width, tuple(range(self._keys)), tables.codes, added=tables.added)
+            page.parts[name] = Relation(shape, reading=WhenRead.AT_USE)
         if len(self._kinds):
             page.parts[VALUES] = OrderedValues(self._keys, self._codes, self._kinds, self._asked)
         if len(self._columns):
@@ -84,6 +87,8 @@ class Groups:
         changes = cast(Counters, page.parts[CHANGES]).values
         out = self._room(2 * len(events))
         out.counts[k.EVENT] = changes[0]
+        for relation in (narrow, wide):
+            relation.pages.expect(events.lanes)
         lists = self._run(page, events, timeline, strings, out)
         changes[0] = out.counts[k.EVENT]
         if self._lists:
@@ -122,6 +127,8 @@ class Groups:
         entries, ends = (np.empty(_ENTRIES_MIN if self._lists else 0, np.int64) for _ in range(2))
         counts = np.array([0, 0, len(self._lists)])
         while True:
+            if out.counts[k.ASKS] != k.ANSWERED:
+                out.counts[k.ASKS] = k.ASK if narrow.absent is not None or wide.absent is not None else k.NEVER
             rows = Arrivals(arrivals.rows.pages.rows, arrivals.lists, self._columns, self._of_row, self._of_group)
             kept = Ordered(values.trees(strings), rows, entries, ends, counts)
             state = int(k.aggregate(narrow.rows, wide.rows, change, kept, given, out))
@@ -131,6 +138,10 @@ class Groups:
                 values.make_room()
             elif state == k.NEEDS_ROW_ROOM:
                 arrivals.make_more_room()
+            elif state == k.NEEDS_PAGES:
+                for pages in (narrow, wide):
+                    bring_to_clear(pages)
+                out.counts[k.ASKS] = k.ANSWERED
             elif state == k.NEEDS_LIST_ROOM:
                 entries = np.concatenate([entries, np.empty_like(entries)])
                 ends = np.concatenate([ends, np.empty_like(ends)])

@@ -18,10 +18,9 @@ def relate_where_absent(pages: RowPages, out: k.OutputArrays, policy: k.Policy, 
         rows, row = pages.rows, int(out.counts[k.ROW])
         count = int(kernels.rows_before_gaps(rows.state))
         if not count:
-            count, page = 1, int(kernels.page_to_clear(rows))
-            if page >= 0:
-                pages.bring(page)
-                rows = pages.rows
+            count = 1
+            bring_to_clear(pages)
+            rows = pages.rows
         piece = given._replace(rank=given.rank[: row + count])  # the second row of a block may stand behind it
         state = k.relate(rows, out, policy, piece)
         if state in (k.NEEDS_INDEX, k.NEEDS_ROOM):
@@ -30,6 +29,12 @@ def relate_where_absent(pages: RowPages, out: k.OutputArrays, policy: k.Policy, 
             return k.DONE
         if out.counts[k.MADE] >= out.counts[k.ROOM]:
             return k.IS_FULL
+
+
+def bring_to_clear(pages: RowPages) -> None:
+    """Read the page that the next event may clear, if it is absent."""
+    if pages.absent is not None and (page := int(kernels.page_to_clear(pages.rows))) >= 0:
+        pages.bring(page)
 
 
 def remember(known: Known, keys: RememberedKeys, layout: Layout, pages: KeptPages) -> None:
