@@ -1,6 +1,6 @@
 """From a restart to the first output, by the size of the state: a keyed window of values that do not compress, or with
-`--window aggregate` the groups of an aggregate, in a folder or, with `--store redis`, in a Redis server that is started for it and
-keeps what it has in memory alone.
+`--window aggregate` the groups of an aggregate, with `--window copy` also the window that it is a copy of; in a folder or, with
+`--store redis`, in a Redis server that is started for it and keeps what it has in memory alone.
 
 Snapshots are written by one process and restored by another, which has everything loaded that it runs. Files of the snapshot are
 not in the page cache; the first event asks for a key that has not been touched since it came. With `--memory-mb` the state has a
@@ -60,7 +60,7 @@ queries:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A project that is restored. `row_bytes` of a row of its window `cq/kept`, which has a key for each event; `fields`: so many
+    """A project that is restored. `row_bytes` of what it keeps for each key of its window `cq/kept`; `fields`: so many
     values of up to `most`."""
 
     project: str
@@ -73,9 +73,10 @@ class Subject:
 
 SUBJECTS = {
     "keyed": Subject(PROJECT, ROW_BYTES, UPSERT, 1, FIELDS, 2**63 - 1),
-    "aggregate": Subject(GROUPED, 9 * (3 + 5 * SUMS) + 8, INSERT, 2, SUMS, 2**61),
+    "copy": Subject(PROJECT.replace("index: empty, ", ""), 2 * ROW_BYTES, UPSERT, 1, FIELDS, 2**63 - 1),
+    "aggregate": Subject(GROUPED, 9 * (3 + 5 * SUMS) + 8, int(INSERT), 2, SUMS, 2**61),
 }
-"""A sum is its result, how many values it has, and three words."""
+"""`copy` is one of a window that has an index, too. A sum is its result, how many values it has, and three words."""
 
 
 def batch_of(plan: Plan, subject: Subject, keys: Int64s, begin: int) -> pa.RecordBatch:

@@ -65,8 +65,10 @@ class Relation:
     def __init__(self, shape: Shape, policy: k.Policy = KEEP_ALL, home: Home = STAYS, reading: WhenRead = WhenRead.WHOLE) -> None:
         """`reading`: AT_USE only where nothing but this class reads rows, and kernels those of the keys of a chunk."""
         self.shape = shape
-        self._reading = reading if policy == KEEP_ALL else WhenRead.WHOLE
+        self._reading = reading if policy.kind == k.KEEP and not policy.in_order else WhenRead.WHOLE
         self.policy = policy
+        self._of_pages = policy
+        """By which rows stand in pages: once there is an index from the first row on, nobody asks for a list of all."""
         self._home = home
         self._queue: RowQueue | None = None
         self._groups: GroupLists | None = None
@@ -216,8 +218,8 @@ class Relation:
         if self._groups is not None:
             return self._groups.relate(out, self.policy, given)
         if self._pages.absent is not None:
-            return relate_where_absent(self._pages, out, self.policy, given)
-        return k.relate(self._rows, out, self.policy, given)
+            return relate_where_absent(self._pages, out, self._of_pages, given)
+        return k.relate(self._rows, out, self._of_pages, given)
 
     def _make_room(self) -> None:
         self._pages.make_room()
@@ -244,6 +246,7 @@ class Relation:
         twin = Relation.__new__(Relation)
         twin._home = STAYS
         twin.shape, twin.policy, twin._work, twin._known = self.shape, self.policy, None, self._known
+        twin._of_pages = self._of_pages
         twin._reading, twin._keys_known = self._reading, self._keys_known
         twin._groups = None
         self._known.snapshots += 1
@@ -268,7 +271,7 @@ class Relation:
         numbers, count = layout.numbers.tolist(), len(layout.numbers)
         self._known.forget_others(layout.numbers, numbers[-1] + 1 if numbers else 0)
         given = [layout.page_slots] * (count - 1) + [layout.fill] * min(count, 1)
-        where = self._pages.in_use().tolist() if self._queue is None else numbers
+        where = self._where(layout)
         return [
             RowsOfPage(number, slots_given, self._snapshot, alive, self._known, partial(self._page_columns, page, alive))
             for number, slots_given, alive, page in zip(numbers, given, layout.alive, where, strict=True)
@@ -279,10 +282,10 @@ class Relation:
         if self._reading is WhenRead.WHOLE:
             return []
         layout = self._layout()
-        where, key = self._pages.in_use().tolist(), KeyColumns(self.shape.keys, self.shape.codes)
+        where, key = self._where(layout), KeyColumns(self.shape.keys, self.shape.codes)
 
         def read(at: int, hashes: UInt64s) -> tuple[Int64s, UInt64s]:
-            keys, strings = self._pages.keys_of(where[at], layout.alive[at], key.keys)
+            keys, strings = self._keys_of(where[at], layout.alive[at])
             return keys, hashes if strings is None else strings.hashes
 
         return key_pages(layout, self._snapshot, key, self._keys_known, read)
@@ -299,14 +302,28 @@ class Relation:
             return self._pages.layout()
         return Layout.contiguous(self._queue.first, self._queue.last, self._pages.page_slots)
 
+    def _where(self, layout: Layout) -> list[int]:
+        """The place of each page in memory, or its number where rows stand in a queue."""
+        found: list[int] = (self._pages.in_use() if self._queue is None else layout.numbers).tolist()
+        return found
+
+    def _keys_of(self, page: int, alive: Bools) -> tuple[Int64s, FrozenStrings | None]:
+        """As `_page_columns`, of the keys alone."""
+        if self._queue is None:
+            return self._pages.keys_of(page, alive, self.shape.keys)
+        return self._queued_rows(page, alive).lanes[:, list(self.shape.keys)], None
+
+    def _queued_rows(self, number: int, alive: Bools) -> StoredRows:
+        first = number * self._pages.page_slots + int(np.argmax(alive))
+        return StoredRows(*self._in_queue(first, first + int(alive.sum())))
+
     def _page_columns(self, page: int, alive: Bools) -> tuple[Columns, FrozenStrings | None]:
         """Rows of a page: its place in memory, or its number where they stand in a queue; and their strings, as `RowsOfPage`."""
         strings = None
         if self._queue is None:
             rows, strings = self._pages.rows_of(page, alive)
         else:
-            first = page * self._pages.page_slots + int(np.argmax(alive))
-            rows = StoredRows(*self._in_queue(first, first + int(alive.sum())))
+            rows = self._queued_rows(page, alive)
         return rows.columns(self.shape.codes, self._times), strings
 
     def _in_queue(self, first: int, last: int) -> tuple[Int64s, Bools, Int64s, Int64s]:
@@ -353,15 +370,18 @@ class Relation:
         is_late = not self.policy.in_order and count > LATE_INDEX_ROWS_MAX
         first = layout.arrivals - count
         self._known, self._keys_known = Known({}), RememberedKeys()
+        in_order = not is_late and layout.is_as(Layout.contiguous(first, layout.arrivals, layout.page_slots))
+        absent = None if in_order and self._may_queue else self._absent_of(source)
+        self._of_pages = KEEP_ALL if absent is not None else self.policy
         self._queue, self._pages = None, self._fresh(layout.page_slots)
         self._rows.state[list(_PERSISTED)] = state
-        if not is_late and layout.is_as(Layout.contiguous(first, layout.arrivals, layout.page_slots)):
+        if in_order:
             self._begin_queue(count)
         if self._queue is not None and not self._queued(self._queue, source, first):
             self._queue, self._pages = None, self._fresh(layout.page_slots)
             self._rows.state[list(_PERSISTED)] = state
         if self._queue is None:
-            self._put(source)
+            self._put(source, absent)
 
     def _queued(self, queue: RowQueue, source: RowSource, first: int) -> bool:
         """Fill the queue, where rows stand in the order in which they came."""
@@ -381,8 +401,12 @@ class Relation:
 
     def _begin_queue(self, rows: int) -> None:
         """Keep rows in a queue with room for so many, where the policy allows it. There are none yet."""
-        if self.policy.new_keys and not self.policy.by_event and self.policy.kind != k.COUNT_OF_GROUP:
+        if self._may_queue:
             self._queue = RowQueue(self.shape.width, self._rows.keys, self.policy, self._rows.state, rows, self._home)
+
+    @property
+    def _may_queue(self) -> bool:
+        return bool(self.policy.new_keys and not self.policy.by_event and self.policy.kind != k.COUNT_OF_GROUP)
 
     def _begin_groups(self) -> None:
         """Where groups keep their newest rows, the lists of those that stand in the pages."""
@@ -399,12 +423,11 @@ class Relation:
         self._rows.state[list(_PERSISTED)] = kept
         self._put(RowsInMemory(layout, stored))
 
-    def _put(self, source: RowSource) -> None:
-        """Rows into fresh pages."""
+    def _put(self, source: RowSource, absent: AbsentPages | None = None) -> None:
+        """Rows into fresh pages, but for those that need not be read now."""
         layout, pages = source.layout, self._pages
         pages.place(layout)
-        is_indexed = not self.policy.new_keys or self._is_late()
-        absent = self._absent_of(source)
+        is_indexed = not self._of_pages.new_keys or self._is_late()
         if absent is not None:
             pages.leave_absent(absent)
         elif is_indexed:
@@ -460,8 +483,8 @@ class Relation:
         return out._replace(counts=counts)
 
     def _fresh(self, page_slots: int) -> RowPages:
-        pages = RowPages(self.shape, self.policy, page_slots, self._home)
-        pages.rows.state[slots.INDEXED] = 1 - self.policy.new_keys
+        pages = RowPages(self.shape, self._of_pages, page_slots, self._home)
+        pages.rows.state[slots.INDEXED] = 1 - self._of_pages.new_keys
         return pages
 
 
