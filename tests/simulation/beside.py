@@ -22,6 +22,7 @@ from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic
 from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
 from tests.simulation.checkers import Violation
+from tests.simulation.fast_core import FastCores
 from tests.simulation.kits import fast_kit
 from tests.simulation.recorded import Recorded
 from tests.simulation.script import Script
@@ -48,6 +49,7 @@ class Both:
     awake_since: dict[str, int] = field(default_factory=dict)
     """By door, of engines that could have the role."""
     in_role: set[str] = field(default_factory=set)
+    cores: Mapping[str, FastCores] = field(default_factory=lambda: CORES)
 
     @classmethod
     def make(cls, folder: Path, seed: int) -> Both:
@@ -110,7 +112,7 @@ class Both:
 
     def start(self, name: str) -> None:
         world = self.script.world
-        world.identity, world.cores = project(ENGINES[name]), {name: CORES[ENGINES[name]]}
+        world.identity, world.cores = project(ENGINES[name]), {name: self.cores[ENGINES[name]]}
         world.topics = self._topics(ENGINES[name])
         process = world.start(name)
         process.may_be_refused = lambda: True  # its project takes part no more by the time it joins
@@ -176,7 +178,7 @@ class Both:
 
     def reference(self, name: str) -> Mapping[str, Sequence[Row]]:
         world = self.script.world
-        kit = replace(fast_kit(), cores=CORES[name], topics=self._topics(name))
+        kit = replace(fast_kit(), cores=self.cores[name], topics=self._topics(name))
         return Recorded(kit, world.outside).reference(world.settings.skew_max_ms)
 
     def _topics(self, name: str) -> GroupTopics:

@@ -9,6 +9,7 @@ import pytest
 from hotspare.ha.rules import beside, placing
 from hotspare.ha.rules.roles import ENDS, Role
 from hotspare.ha.rules.upgrading import Agreement, MoveKind
+from tests.simulation.apart import Apart, bare
 from tests.simulation.beside import Both, run
 from tests.simulation.upgrades import NEW, OLD
 from tests.simulation.world import GROUP
@@ -89,6 +90,64 @@ def test_an_engine_that_hears_of_no_other_project_asks_nothing(tmp_path: Path) -
     both.live(100)
     assert not both.script.told("reads which projects")
     both.script.world.close()
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Apart:
+    """`a0` is active, `a1` its spare: their project and that of `b0` share no stream."""
+    found = Apart.begin(tmp_path)
+    found.start("a0")
+    found.script.until_active("a0")
+    found.start("a1")
+    found.until_standby("a1")
+    found.events(60)
+    return found
+
+
+def test_of_a_stream_that_it_alone_has_nothing_comes_of_input_that_was_answered_while_it_was_behind(apart: Apart) -> None:
+    script = apart.script
+    apart.offer()
+    apart.start("b0")
+    apart.until_standby("b0")
+    apart.events(100)
+    assert apart.known.other is not None
+    apart.decide(MoveKind.LEAD, apart.known.other)
+    apart.events(50)
+    apart.events(60, "a0", "a1")
+    script.world.coordination.client("people").ask_switchover(GROUP, "b0")
+    while script.role("a0") is Role.ACTIVE:
+        script.turn("a0", "a1")
+    before = apart.rows(OLD)
+    state = script.process("b0").state
+    assert state is not None
+    assert any(state.core.next_offsets[row[1:3]] <= row[3] for row in before[-10:]), "it is behind"  # type: ignore[index, operator]
+    script.until_active("b0")
+    apart.events(60)
+    came = [bare(row) for row in apart.rows(NEW)]
+    assert came == apart.unanswered(NEW, before)[: len(came)]
+    assert len(came) > 10
+    script.world.close()
+
+
+def test_nor_of_what_was_answered_while_it_slept_and_knew_of_no_other_project(apart: Apart) -> None:
+    script = apart.script
+    script.world.pause("a1", 10**6)
+    apart.offer()
+    apart.start("b0")
+    apart.until_standby("b0")
+    apart.lead(NEW)
+    script.until_active("b0")
+    script.world.kill("a0")
+    apart.events(100)
+    before, first = apart.rows(NEW), len(apart.rows(OLD))
+    script.world.kill("b0")
+    script.world.processes["a1"].paused_until_ms = script.world.now_ms
+    script.until_active("a1")
+    apart.events(60)
+    came = [bare(row) for row in apart.rows(OLD)[first:]]
+    assert came == apart.unanswered(OLD, before)[: len(came)]
+    assert len(came) > 10
+    script.world.close()
 
 
 def found_by_a_seed(folder: Path) -> bool:

@@ -8,7 +8,7 @@ and the work under way.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from hotspare.bus.contract import Partition, Producer
@@ -152,10 +152,17 @@ def stream_views(state: GroupState) -> dict[str, StreamView]:
             last_sequence=held.last_sequence,
             bytes=held.memory_bytes + held.spilled_bytes,
             shift=held.shift,
-            is_behind=unplaced and (not is_whole or placing.is_behind(state.streams[name], next_offsets, reads)),
+            is_behind=unplaced and (not is_whole or _is_behind(state, name, next_offsets, reads)),
         )
         for name, held in state.held.streams.items()
     }
+
+
+def _is_behind(
+    state: GroupState, stream: str, next_offsets: Mapping[tuple[int, int], int], reads: Collection[tuple[int, int]]
+) -> bool:
+    before = placing.answered_before(state.projects, stream)
+    return placing.is_behind(state.streams[stream], next_offsets, reads, before)
 
 
 def view_of(state: GroupState, ports: Ports) -> View:

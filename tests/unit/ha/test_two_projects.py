@@ -16,7 +16,7 @@ from hotspare.ha.member_record import PROJECT, news_of
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import beside, candidates, makers, placing, snapshots
 from hotspare.ha.rules.decide import decide
-from hotspare.ha.rules.facts import Difference, InboundFacts, OtherMember, Projects, Vacancy
+from hotspare.ha.rules.facts import Difference, InboundFacts, OtherMember, Projects, StreamFacts, Vacancy
 from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.upgrading import Agreement, Move, MoveKind, Version, folded
 from hotspare.ha.rules.view import View
@@ -139,11 +139,39 @@ def test_the_streams_whose_numbers_are_not_known_once_another_project_publishes(
     assert placing.unplaced_by(Projects(0, OFFERED, changes=((4, 9),))) is None
 
 
-def test_streams_that_one_project_alone_has_wait_while_the_other_publishes() -> None:
-    assert placing.are_anothers(Projects(1, OFFERED)) == {"q/new"}
-    assert placing.are_anothers(Projects(0, OFFERED)) == frozenset()
-    assert placing.are_anothers(Projects(0, LED, changes=((4, 1),))) == {"q/gone"}
-    assert placing.are_anothers(Projects(1, LED, changes=((4, 1),))) == frozenset()
+def test_what_another_project_answered_counts_for_streams_that_one_alone_has() -> None:
+    def at(offset: int, partition: int = 0) -> OutputId:
+        return OutputId(0, partition, offset, 0, 0)
+
+    known = Projects(0, LED, changes=((4, 1),))
+    assert known.lacking == {"q/gone"}
+    assert Projects(1, LED, changes=((4, 1),)).lacking == {"q/new"}
+    progress = {"q/a": Progress(9, at(7), 1, 4), "q/gone": Progress(3, at(9), 1, 3), "q/new": Progress(2, at(5, 1), 1, 4)}
+    now = replace(known, answered=placing.answered(known, {**progress, **makers.record((), 1, 4)}))
+    assert now.answered == (at(7), at(5, 1)), "its own outputs are no other project's"
+    assert placing.are_news(known, progress)
+    assert not placing.are_news(now, progress)
+    assert placing.answered(now, {"q/a": Progress(9, at(6), 1, 4)}) == now.answered, "an older answer takes nothing away"
+    assert placing.answered_before(now, "q/gone") == now.answered
+    assert placing.answered_before(now, "q/b") == ()
+    left = replace(now, known=SETTLED, lacked=now.lacking)
+    assert placing.answered_before(left, "q/gone") == now.answered, "the other project is gone, and what it answered stays answered"
+    old = StreamFacts(committed=Progress(3, at(4), 1, 3), is_unplaced=True)
+    reads = {(0, 0), (0, 1)}
+    assert not placing.is_behind(old, {(0, 0): 5, (0, 1): 5}, reads)
+    assert placing.is_behind(old, {(0, 0): 5, (0, 1): 9}, reads, now.answered)
+    assert placing.is_behind(old, {(0, 0): 8, (0, 1): 5}, reads, now.answered)
+    assert not placing.is_behind(old, {(0, 0): 8, (0, 1): 6}, reads, now.answered)
+    assert not placing.is_behind(old, {(0, 0): 8}, {(0, 0)}, now.answered), "of what it does not read it makes nothing"
+
+
+def test_the_number_of_an_older_output_of_its_own_says_nothing_once_the_other_project_answered_more() -> None:
+    own_again = Projects(0, LED, changes=((4, 1), (6, 0)))
+    assert not placing.is_own_since(own_again, "q/gone", Progress(3, None, 1, 3))
+    assert placing.is_own_since(own_again, "q/gone", Progress(3, None, 1, 6))
+    assert placing.is_own_since(own_again, "q/b", Progress(3, None, 1, 3)), "that one the other project has, too"
+    assert not placing.is_own_since(own_again, "q/b", Progress(3, None, 1, 5))
+    assert not placing.is_own_since(Projects(0, LED, changes=((4, 1),)), "q/b", Progress(3, None, 1, 3))
 
 
 @pytest.mark.parametrize(("known", "own", "other"), [(OFFERED, 1, 0), (LED, 0, 1)])

@@ -30,8 +30,9 @@ def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progre
                 _look_for_place(state, stream)
             else:
                 state.ahead.setdefault(stream, ProgressPoints()).add(news)
-    for stream in placing.are_anothers(state.projects):
-        _let_go_before_all(state, stream, progress)
+    for stream in state.projects.lacking & state.streams.keys():
+        if state.streams[stream].is_unplaced:
+            state.held.streams[stream].drop_through(_answered_through(state, stream))
     settle(state, ports)
 
 
@@ -46,7 +47,8 @@ def _note_makers(state: GroupState, progress: Mapping[str, Progress]) -> None:
         if not state.streams[stream].is_unplaced:
             state.streams[stream] = placing.unplaced(state.streams[stream])
             state.ahead.pop(stream, None)
-    state.projects = replace(state.projects, changes_epoch=state.projects.newest_change)
+    answered = placing.answered(state.projects, progress)
+    state.projects = replace(state.projects, changes_epoch=state.projects.newest_change, answered=answered)
 
 
 def settle(state: GroupState, ports: Ports) -> None:
@@ -75,7 +77,8 @@ def _look_for_place(state: GroupState, stream: str) -> None:
     while another project publishes, whose outputs may be the same for a while."""
     held, newest = state.held.streams[stream], _newest(state, stream)
     place = held.place_of(newest)
-    found = held.mark_at(place) if _is_own(state, stream) else None
+    is_own = placing.is_own_since(state.projects, stream, state.streams[stream].committed)
+    found = held.mark_at(place) if is_own else None
     if found is not None and found.output_id is not None and (found.output_id, found.digest) == (newest.output_id, newest.digest):
         held.follow(newest, place)
         state.streams[stream] = placing.placed(state.streams[stream])
@@ -83,31 +86,17 @@ def _look_for_place(state: GroupState, stream: str) -> None:
         held.drop_through(place)
 
 
-def _is_own(state: GroupState, stream: str) -> bool:
-    committed = state.streams[stream].committed
-    epochs = (state.projects.newest_change, 0 if committed is None else committed.epoch)
-    return all(placing.is_own(state.projects, epoch) for epoch in epochs)
-
-
-def _let_go_before_all(state: GroupState, stream: str, progress: Mapping[str, Progress]) -> None:
-    """Of a stream that the project does not have which publishes: the input is answered up to where that one has come."""
-    held = state.held.streams.get(stream)
-    if held is None or not state.streams[stream].is_unplaced:
-        return
-    newest = [
-        each.output_id
-        for name, each in progress.items()
-        if makers.is_stream(name) and not placing.is_own(state.projects, each.epoch)
-    ]
-    places = [held.place_of(Mark(0, at, 0)) for at in newest if at is not None]
-    held.drop_through(max(places, default=0))
+def _answered_through(state: GroupState, stream: str) -> int:
+    """Of a stream that the other project does not have: up to which held output that one answered the input."""
+    held = state.held.streams[stream]
+    return max((held.place_of(Mark(0, at, 0)) for at in placing.answered_before(state.projects, stream)), default=0)
 
 
 def place(state: GroupState, streams: Iterable[str]) -> None:
     """This engine is active: its outputs of these streams follow what is committed."""
     for stream in streams:
         held, newest = state.held.streams[stream], _newest(state, stream)
-        held.follow(newest, held.place_of(newest))
+        held.follow(newest, max(held.place_of(newest), _answered_through(state, stream)))
         state.streams[stream] = placing.placed(state.streams[stream])
         state.ahead.pop(stream, None)
 

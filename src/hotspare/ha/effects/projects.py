@@ -29,6 +29,6 @@ def note(state: GroupState, ports: Ports, known: Agreement | None) -> None:
     if known is None or known.moves <= before.moves:
         state.projects = replace(before, told=before.moves, read_ms=now_ms)
         return
-    state.projects = replace(before, known=known, told=known.moves, read_ms=now_ms)
+    state.projects = replace(before, known=known, lacked=before.lacking, told=known.moves, read_ms=now_ms)
     notes.tell_others_soon(state)
     notes.report(state, ports, HaEventKind.PROJECTS_CHANGED, rules.sentence(known, before.own))

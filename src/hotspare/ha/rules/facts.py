@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from hotspare.bus.contract import Progress
+from hotspare.bus.contract import OutputId, Progress
 from hotspare.coordination.contract import Leader
 from hotspare.engine.rows.batch import NextInput
 from hotspare.ha.calls.store_jobs import Candidate
@@ -148,6 +148,10 @@ class Projects:
     changes: Changes = ()
     changes_epoch: int = 0
     """The newest change that the numbers of this engine's outputs take account of."""
+    answered: tuple[OutputId, ...] = ()
+    """Of each partition the newest output that another project made, as far as was ever read."""
+    lacked: frozenset[str] = frozenset()
+    """`lacking` while there were two."""
 
     @property
     def moves(self) -> int:
@@ -156,6 +160,11 @@ class Projects:
     @property
     def are_two(self) -> bool:
         return self.known is not None and self.known.other is not None
+
+    @property
+    def lacking(self) -> frozenset[str]:
+        """The streams of this engine's project that the other one does not have, or did not while there were two."""
+        return self.known.lacking(self.own) if self.known is not None and self.are_two else self.lacked
 
     @property
     def leading(self) -> int:
