@@ -154,6 +154,12 @@ class Both:
     def _has(self, stream: str, row: Row) -> bool:
         return any(_bare(each) == row for each in self.script.world.observer.rows.get(stream, [])[-100:])
 
+    def _asks_again(self, leads: str) -> bool:
+        """A switch-over to an engine that sleeps comes to nothing, and is asked for once more."""
+        if self.script.world.coordination.client("people").switchover_asked(GROUP) is None:
+            self.lead(leads)
+        return False
+
     def _plays(self, names: Collection[str], *roles: Role) -> bool:
         """Whether one of these engines has one of these roles."""
         return any(p.name in names and p.engine.role in roles for p in self.script.world.processes.values())
@@ -205,8 +211,7 @@ class Both:
                 self.start(name)
         spares = [name for name, its in ENGINES.items() if its == leads]
         self.until(lambda: self._plays(spares, Role.STANDBY, Role.ACTIVE))
-        self.lead(leads)
-        self.until(lambda: self._plays(spares, Role.ACTIVE))
+        self.until(lambda: self._plays(spares, Role.ACTIVE) or self._asks_again(leads))
         self.settle()
         self.script.publish(*range(20))
         self.until_out(leads)

@@ -19,7 +19,7 @@ from hotspare.ha.rules.decide import decide
 from hotspare.ha.rules.facts import Difference, InboundFacts, OtherMember, Projects, StreamFacts, Vacancy
 from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.upgrading import Agreement, Move, MoveKind, Version, folded
-from hotspare.ha.rules.view import View
+from hotspare.ha.rules.view import PeerStatus, View
 from hotspare.host.two_projects import ProjectSide, refuse_unaware, spare
 from tests.unit.ha.views import HELD, NOW_MS, SETTINGS, active, changed, standby
 
@@ -51,10 +51,10 @@ def campaigns(view: View) -> bool:
 
 
 @pytest.mark.parametrize(("known", "own", "other"), [(OFFERED, 1, 0), (LED, 0, 1)])
-def test_an_engine_of_the_project_that_does_not_lead_waits_as_long_as_one_of_the_other_lives(
+def test_an_engine_of_the_project_that_does_not_lead_lets_those_of_the_other_go_first(
     known: Agreement, own: int, other: int
 ) -> None:
-    view = standby(leader=FREE, vacancy=VACANT)
+    view = standby(leader=FREE, vacancy=replace(VACANT, since_ms=NOW_MS - SETTINGS.member_stale_ms + 1))
     assert not campaigns(runs(view, own, known, engine("a", other)))
     assert campaigns(runs(view, own, known, engine("a", own)))
     assert campaigns(runs(view, other, known, engine("a", own))), "whose project leads waits for nobody of the other"
@@ -172,6 +172,22 @@ def test_the_number_of_an_older_output_of_its_own_says_nothing_once_the_other_pr
     assert placing.is_own_since(own_again, "q/b", Progress(3, None, 1, 3)), "that one the other project has, too"
     assert not placing.is_own_since(own_again, "q/b", Progress(3, None, 1, 5))
     assert not placing.is_own_since(Projects(0, LED, changes=((4, 1),)), "q/b", Progress(3, None, 1, 3))
+
+
+@pytest.mark.parametrize(("known", "own", "other"), [(OFFERED, 1, 0), (LED, 0, 1)])
+def test_where_none_of_those_that_lead_takes_the_role_the_other_project_does(known: Agreement, own: int, other: int) -> None:
+    """They give word, and hang in a promotion, or reach coordination and not the bus."""
+    vacant = replace(VACANT, since_ms=NOW_MS - SETTINGS.member_stale_ms)
+    view = standby(leader=replace(FREE, holder="a"), vacancy=vacant)
+    for role in (Role.PROMOTING, Role.ACTIVE, Role.STANDBY):
+        assert campaigns(runs(view, own, known, engine("a", other, role)))
+
+
+def test_a_holder_that_is_seen_to_have_ended_is_not_waited_for() -> None:
+    view = standby(leader=HELD, vacancy=Vacancy(HELD.epoch, Reason.PROCESS_ENDED, NOW_MS), peer=PeerStatus.ENDED)
+    holder = engine(HELD.holder, 0, Role.ACTIVE)
+    assert campaigns(runs(view, 1, OFFERED, holder))
+    assert not campaigns(runs(view, 1, OFFERED, holder, engine("b", 0))), "that one could have the role"
 
 
 @pytest.mark.parametrize(("known", "own", "other"), [(OFFERED, 1, 0), (LED, 0, 1)])

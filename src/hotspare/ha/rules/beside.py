@@ -1,9 +1,9 @@
 """Engines of two projects in one group, while a changed project runs beside the one before it (`upgrading`). Pure.
 
-One of the two leads: its engines have the role as long as any of them lives, and an engine of the other one takes it only where
-none does, or where the holder names it. Engines of one project alone rank each other, take each other's part in snapshots, and are
-compared in the streams that are not the same in both: of the others, positions and numbers say nothing. Nor does an active engine
-write ticks to topics that only the other project reads.
+One of the two leads: its engines have the role as long as any of them can, and an engine of the other one takes it only where none
+does within a time, or where the holder names it. Engines of one project alone rank each other, take each other's part in snapshots,
+and are compared in the streams that are not the same in both: of the others, positions and numbers say nothing. Nor does an active
+engine write ticks to topics that only the other project reads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.facts import InboundFacts, OtherMember, Projects
-from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.view import View
 
 AT_WORK = (Role.STANDBY.value, Role.PROMOTING.value, Role.ACTIVE.value)
@@ -35,9 +35,14 @@ def follows(view: View) -> bool:
 
 
 def lets_others_go_first(view: View) -> bool:
-    """Whether an engine of the project that leads gives word and could have the role, and this one is of the other."""
-    leading = [o for o in view.membership.others if o.is_of(view.projects.leading)]
-    return follows(view) and any(o.role in AT_WORK and not o.differs for o in leading)
+    """Whether an engine of the project that leads gives word and could have the role, and this one is of the other. A holder whose
+    process is seen to have ended could not, and a successor that the holder names waits for nobody."""
+    vacant, leader = view.leadership.vacancy, view.leadership.leader
+    reason = None if vacant is None else vacant.reason
+    ended = leader.holder if leader is not None and reason is Reason.PROCESS_ENDED else ""
+    leading = [o for o in view.membership.others if o.is_of(view.projects.leading) and o.engine != ended]
+    is_chosen = reason is Reason.NAMED_SUCCESSOR
+    return follows(view) and not is_chosen and any(o.role in AT_WORK and not o.differs for o in leading)
 
 
 def left_to_spares(view: View, inbound: Iterable[tuple[int, InboundFacts]]) -> Iterator[tuple[int, InboundFacts]]:

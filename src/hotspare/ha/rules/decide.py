@@ -134,13 +134,19 @@ def _waits_for_lease(view: View) -> bool:
 
 
 def _campaign_due_ms(view: View) -> int | None:
-    """A better candidate may go first for a short time, a named successor for the lease time; then anyone. None: not yet.
+    """None: not yet. Of two projects, engines of the one that leads have a time ahead in which one of them would take the role;
+    where none does, though they give word, each hangs or is cut off."""
+    if _waits_for_lease(view):
+        return None
+    return _turn_ms(view) + (view.settings.member_stale_ms if beside.lets_others_go_first(view) else 0)
+
+
+def _turn_ms(view: View) -> int:
+    """A better candidate may go first for a short time, a named successor for the lease time; then anyone.
 
     A shard that nobody ever had waits for engines that start with this one, so that each gets its share."""
     vacant, leader = view.leadership.vacancy, view.leadership.leader
     assert vacant is not None and leader is not None
-    if _waits_for_lease(view) or (vacant.reason is not Reason.NAMED_SUCCESSOR and beside.lets_others_go_first(view)):
-        return None
     if vacant.reason in (Reason.NAMED_SUCCESSOR, Reason.SPARES_AGREE):
         return vacant.since_ms
     if vacant.reason is Reason.NOBODY_ELSE:
