@@ -11,7 +11,7 @@ from hotspare.ha.rules.roles import ENDS, Role
 from hotspare.ha.rules.upgrading import Agreement, MoveKind
 from tests.simulation.apart import Apart, bare
 from tests.simulation.beside import Both, run
-from tests.simulation.upgrades import NEW, OLD
+from tests.simulation.upgrades import CHANGED, NEW, OLD
 from tests.simulation.world import GROUP
 
 SEEDS = 12
@@ -148,6 +148,21 @@ def test_nor_of_what_was_answered_while_it_slept_and_knew_of_no_other_project(ap
     assert came == apart.unanswered(OLD, before)[: len(came)]
     assert len(came) > 10
     script.world.close()
+
+
+def test_a_spare_whose_streams_the_active_does_not_have_lets_go_of_what_that_one_answers_and_confirms_snapshots(
+    apart: Apart,
+) -> None:
+    apart.offer()
+    apart.start("b0")
+    apart.until_standby("b0")
+    apart.events(400)
+    state = apart.script.process("b0").state
+    assert state is not None
+    assert len(apart.unanswered(NEW, [])) > 200
+    assert state.held.streams[CHANGED].rows < 50
+    assert state.snapshots.snapshots_confirmed
+    apart.script.world.close()
 
 
 def found_by_a_seed(folder: Path) -> bool:

@@ -45,7 +45,7 @@ from hotspare.ha.outputs import qualities
 from hotspare.ha.outputs.transaction import NextCommit, Transaction
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import beside, divergence, leadership, membership
+from hotspare.ha.rules import beside, divergence, leadership, membership, placing
 from hotspare.ha.rules import committed as commit_rules
 from hotspare.ha.rules import publishing as rules
 from hotspare.ha.rules import snapshots as snapshot_rules
@@ -418,7 +418,8 @@ def _report_members(state: GroupState, ports: Ports, news: tuple[OtherMember, ..
 def _read_progress(_: do.ReadProgress, state: GroupState, ports: Ports) -> None:
     state.rounds = replace(state.rounds, progress_read_ms=ports.clock_ms())
     progress = ports.bus.progress(state.group)
-    if any(stream in state.streams and commit_rules.is_news(state.streams[stream], read) for stream, read in progress.items()):
+    own = ((state.streams[stream], read) for stream, read in progress.items() if stream in state.streams)
+    if any(commit_rules.is_news(known, read) for known, read in own) or placing.are_news(state.projects, progress):
         committed.note_progress(state, ports, progress)
         warming.go_on(state, ports)
 
