@@ -21,7 +21,7 @@ from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.upgrading import Agreement, Move, MoveKind, Version, folded
 from hotspare.ha.rules.view import PeerStatus, View
 from hotspare.host.two_projects import ProjectSide, refuse_unaware, spare
-from tests.unit.ha.views import HELD, NOW_MS, SETTINGS, active, changed, standby
+from tests.unit.ha.views import HELD, NOW_MS, SETTINGS, active, changed, differing, standby
 
 OLD = Version("old", 1, "")
 NEW = replace(
@@ -188,6 +188,15 @@ def test_a_holder_that_is_seen_to_have_ended_is_not_waited_for() -> None:
     holder = engine(HELD.holder, 0, Role.ACTIVE)
     assert campaigns(runs(view, 1, OFFERED, holder))
     assert not campaigns(runs(view, 1, OFFERED, holder, engine("b", 0))), "that one could have the role"
+
+
+def test_two_spares_that_agree_against_the_active_take_the_role_from_it_whatever_their_project() -> None:
+    difference = Difference("q/a", 5, 77, HELD.epoch, NOW_MS)
+    view = standby(leader=HELD, vacancy=Vacancy(HELD.epoch, Reason.SPARES_AGREE, NOW_MS), **differing(difference))
+    agrees = replace(engine("n2", 1), evidence=difference)
+    view = replace(runs(view, 1, OFFERED, engine(HELD.holder, 0, Role.ACTIVE), agrees), own_digests={"n2": 77})
+    assert campaigns(view)
+    assert not campaigns(replace(view, own_digests={"n2": 78}))
 
 
 @pytest.mark.parametrize(("known", "own", "other"), [(OFFERED, 1, 0), (LED, 0, 1)])

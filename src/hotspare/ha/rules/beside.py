@@ -36,12 +36,13 @@ def follows(view: View) -> bool:
 
 def lets_others_go_first(view: View) -> bool:
     """Whether an engine of the project that leads gives word and could have the role, and this one is of the other. A holder whose
-    process is seen to have ended could not, and a successor that the holder names waits for nobody."""
+    process is seen to have ended could not. A successor that the holder names waits for nobody, nor do two that agree against it:
+    those that lead may all be wrong in the same way."""
     vacant, leader = view.leadership.vacancy, view.leadership.leader
     reason = None if vacant is None else vacant.reason
     ended = leader.holder if leader is not None and reason is Reason.PROCESS_ENDED else ""
     leading = [o for o in view.membership.others if o.is_of(view.projects.leading) and o.engine != ended]
-    is_chosen = reason is Reason.NAMED_SUCCESSOR
+    is_chosen = reason in (Reason.NAMED_SUCCESSOR, Reason.SPARES_AGREE)
     return follows(view) and not is_chosen and any(o.role in AT_WORK and not o.differs for o in leading)
 
 
