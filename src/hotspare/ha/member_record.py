@@ -14,6 +14,7 @@ from hotspare.ha.rules.commit_budget import Lesson
 from hotspare.ha.rules.facts import Difference, OtherMember
 from hotspare.ha.rules.holding import lacks
 from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.told_number import told_number
 from hotspare.ha.rules.warming import told
 
 _DIFFERS = "differs"
@@ -23,7 +24,6 @@ _PRIORITY = "snapshot_priority"
 _COMMIT = "commit"
 _EPOCH = "epoch"
 _ROLE_AGE = "role_age_ms"
-_DIGITS_MAX = 18
 PROJECT = "project"
 """The number of the project that an engine runs (`rules.upgrading.Version`). An engine that does not tell it is of a hotspare that
 knows nothing of a second project."""
@@ -132,8 +132,8 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
             _priority(m),
             _held(m),
             m.sequences,
-            _number(m.detail.get(PROJECT, "")),
-            _number(m.detail.get(MOVES, "")) or 0,
+            told_number(m.detail.get(PROJECT, "")),
+            told_number(m.detail.get(MOVES, "")) or 0,
         )
         for m in membership.present(members, stale_ms)
         if m.engine != own_engine
@@ -149,32 +149,33 @@ def _order_of(member: Member) -> int:
 def positions_of(member: Member) -> dict[str, int]:
     """Where an engine reads on, by "topic index/partition"; nothing where it does not say it in a way that makes sense."""
     try:
-        return {str(partition): int(offset) for partition, offset in json.loads(member.detail.get(_POSITIONS, "")).items()}
+        found = {str(partition): int(offset) for partition, offset in json.loads(member.detail.get(_POSITIONS, "")).items()}
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return {}
+    return found if all(_is_partition(partition) for partition in found) else {}
+
+
+def _is_partition(text: str) -> bool:
+    topic, mark, number = text.partition("/")
+    return mark != "" and told_number(topic) is not None and told_number(number) is not None
 
 
 def _confirmed_by(member: Member) -> int:
     """The order of the newest snapshot that another engine confirmed; -1 for none."""
-    order = _number(member.detail.get(_CONFIRMED, ""))
+    order = told_number(member.detail.get(_CONFIRMED, ""))
     return -1 if order is None else order
 
 
 def _priority(member: Member) -> int:
     """How readily another engine takes snapshots; 1 where it does not say."""
-    priority = _number(member.detail.get(_PRIORITY, ""))
+    priority = told_number(member.detail.get(_PRIORITY, ""))
     return 1 if priority is None else priority
 
 
 def _held(member: Member) -> tuple[int, int] | None:
     """The epoch that another engine is active under, and for how long it is; None where it is not."""
-    epoch, age_ms = (_number(member.detail.get(name, "")) for name in (_EPOCH, _ROLE_AGE))
+    epoch, age_ms = (told_number(member.detail.get(name, "")) for name in (_EPOCH, _ROLE_AGE))
     return None if epoch is None or age_ms is None or member.role != Role.ACTIVE.value else (epoch, age_ms)
-
-
-def _number(text: str) -> int | None:
-    """None for what is no number of a size that makes sense."""
-    return int(text) if text.isdecimal() and len(text) <= _DIGITS_MAX else None
 
 
 def _lesson(member: Member) -> Lesson | None:

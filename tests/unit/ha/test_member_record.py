@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.coordination.contract import Member
-from hotspare.ha.member_record import news_of
+from hotspare.ha.member_record import news_of, positions_of
 from hotspare.ha.rules.facts import Difference
 from hotspare.ha.rules.membership import unlike
 from tests.simulation.script import Script
@@ -48,6 +48,15 @@ def test_numbers_that_make_no_sense_are_ignored(text: str) -> None:
     assert news.confirmed_order < 10**18
     assert isinstance(news.order, int)
     assert news.held is None or news.held == (news.confirmed_order, news.confirmed_order)
+
+
+@pytest.mark.parametrize("partition", ["", "0", "x/0", "0/x", "0/", "/0", "-1/0", "0/0/0", "9" * 5_000 + "/0", "0/" + "9" * 5_000])
+def test_positions_of_what_is_no_partition_are_ignored(partition: str) -> None:
+    def told(*partitions: str) -> Member:
+        return replace(OWN, engine="other", detail={"positions": json.dumps(dict.fromkeys(partitions, 7))})
+
+    assert positions_of(told("0/0", "12/3")) == {"0/0": 7, "12/3": 7}
+    assert positions_of(told("0/0", partition)) == {}
 
 
 def test_of_an_engine_that_is_gone_no_versions_are_told(tmp_path: Path) -> None:

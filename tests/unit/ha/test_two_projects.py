@@ -127,6 +127,11 @@ def test_who_reads_progress_knows_which_project_made_it(published: list[int]) ->
     assert [name for name in progress if makers.is_stream(name)] == ["q/a"]
 
 
+def test_a_record_of_no_epoch_that_makes_sense_tells_of_no_project() -> None:
+    progress = {name: Progress(3, None, 0, 1) for name in ("~", "~x", "~-1", "~" + "9" * 5_000, "~5")}
+    assert makers.changes_of(progress) == ((5, 3),)
+
+
 def test_the_streams_whose_numbers_are_not_known_once_another_project_publishes() -> None:
     differs = NEW.differs
     assert placing.unplaced_by(Projects(0)) == frozenset()

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from hotspare.bus.contract import Progress
+from hotspare.ha.rules.told_number import told_number
 
 _MARK = "~"
 Changes: TypeAlias = Sequence[tuple[int, int]]
@@ -24,8 +25,8 @@ def is_stream(name: str) -> bool:
 
 
 def changes_of(progress: Mapping[str, Progress]) -> Changes:
-    found = ((int(name[1:]), each.sequence) for name, each in progress.items() if not is_stream(name) and name[1:].isdecimal())
-    return tuple(sorted(found))
+    found = ((told_number(name[1:]), each.sequence) for name, each in progress.items() if not is_stream(name))
+    return tuple(sorted((epoch, number) for epoch, number in found if epoch is not None))
 
 
 def maker(changes: Changes, epoch: int) -> int:
