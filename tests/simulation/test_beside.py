@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hotspare.ha.rules import beside, placing
+from hotspare.ha.rules.facts import Difference
 from hotspare.ha.rules.roles import ENDS, Role
 from hotspare.ha.rules.upgrading import Agreement, MoveKind
 from tests.simulation.apart import Apart, bare
 from tests.simulation.beside import Both, run
-from tests.simulation.upgrades import CHANGED, NEW, OLD
+from tests.simulation.upgrades import CHANGED, KEPT, NEW, OLD
 from tests.simulation.world import GROUP
 
 SEEDS = 12
@@ -90,6 +92,18 @@ def test_an_engine_that_hears_of_no_other_project_asks_nothing(tmp_path: Path) -
     both.live(100)
     assert not both.script.told("reads which projects")
     both.script.world.close()
+
+
+def test_a_spare_that_differs_waits_while_one_of_the_other_project_has_yet_to_come_there(group: Both) -> None:
+    state, now_ms = group.script.process("a1").state, group.script.world.now_ms
+    assert state is not None
+    assert state.membership.awaited_ms < 0, "nothing differs"
+    ahead = Difference(KEPT, 10**6, 1, 1, now_ms)
+    state.streams[KEPT] = replace(state.streams[KEPT], difference=ahead)
+    told_ms = state.rounds.member_refreshed_ms
+    group.script.until(lambda: state.rounds.member_refreshed_ms > told_ms)
+    assert state.membership.awaited_ms > 0
+    group.script.world.close()
 
 
 @pytest.fixture

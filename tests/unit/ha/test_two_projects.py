@@ -14,7 +14,7 @@ from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationC
 from hotspare.errors import UsageError
 from hotspare.ha.member_record import PROJECT, news_of
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import beside, candidates, makers, placing, snapshots
+from hotspare.ha.rules import beside, candidates, divergence, makers, placing, snapshots
 from hotspare.ha.rules.decide import decide
 from hotspare.ha.rules.facts import Difference, InboundFacts, OtherMember, Projects, StreamFacts, Vacancy
 from hotspare.ha.rules.roles import Reason, Role
@@ -99,6 +99,20 @@ def test_numbers_and_positions_of_another_project_count_for_nothing() -> None:
     assert snapshots.snapshot_turn(view) == 0
     assert snapshots.snapshot_turn(runs(active(), 0, OFFERED, engine("a", 1))) == 0, "its own project has no spare"
     assert beside.same(view) == []
+
+
+def test_a_spare_that_differs_waits_for_one_of_the_other_project_that_is_behind_in_a_stream_that_both_have() -> None:
+    def waits(stream: str, other: OtherMember, known: Agreement | None = OFFERED) -> bool:
+        found = Difference(stream, 5, 77, HELD.epoch, NOW_MS)
+        return divergence.is_awaited([found], beside.comparable((other,), Projects(1, known)))
+
+    behind = {"q/a": 4, "q/b": 4}
+    assert waits("q/a", replace(engine("a", 0), sequences=behind))
+    assert not waits("q/a", replace(engine("a", 0), sequences={"q/a": 5}))
+    assert not waits("q/b", replace(engine("a", 0), sequences=behind)), "its numbers say nothing there"
+    assert not waits("q/new", replace(engine("a", 0), sequences=behind)), "it never has an output there"
+    assert waits("q/b", replace(engine("b", 1), sequences=behind))
+    assert waits("q/b", replace(engine("b", None), sequences=behind), None)
 
 
 def test_nobody_asks_which_project_leads_before_somebody_tells_of_another() -> None:

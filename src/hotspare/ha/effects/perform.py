@@ -364,7 +364,7 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
         state.snapshots, same, now_ms, ports.wall_us() // 1_000, state.intake.events_taken
     )
     pipeline_watch.note_stall(state, same, now_ms)
-    is_awaited = divergence.is_awaited(state.differences, same)
+    is_awaited = divergence.is_awaited(state.differences, beside.comparable(news, state.projects))
     awaited_ms = now_ms if is_awaited else state.membership.awaited_ms
     state.membership = Membership(rank_of(member), news, awaited_ms)
     _follow_active(state, ports)

@@ -8,7 +8,7 @@ engine write ticks to topics that only the other project reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from hotspare.ha.rules import actions as do
@@ -27,6 +27,18 @@ def same(view: View) -> list[OtherMember]:
 
 def same_of(others: tuple[OtherMember, ...], projects: Projects) -> list[OtherMember]:
     return [other for other in others if other.is_of(projects.own)]
+
+
+def comparable(others: tuple[OtherMember, ...], projects: Projects) -> list[OtherMember]:
+    """The other engines, each with the streams alone that are the same in its project and in this engine's."""
+    if projects.known is None:
+        return same_of(others, projects)
+    differing = projects.known.differing({projects.known.leading.number, projects.own})
+
+    def shared(sequences: Mapping[str, int]) -> Mapping[str, int]:
+        return {stream: sequence for stream, sequence in sequences.items() if stream not in differing}
+
+    return [each if each.is_of(projects.own) else replace(each, sequences=shared(each.sequences)) for each in others]
 
 
 def follows(view: View) -> bool:

@@ -54,9 +54,10 @@ def lone_difference(view: View) -> Iterator[Duty]:
 
 
 def is_awaited(differences: Sequence[Difference], others: Sequence[OtherMember]) -> bool:
-    """Whether another spare may agree with this engine once it comes to where this one differs from what is committed."""
+    """Whether another spare may agree with this engine once it comes to where this one differs from what is committed. One that
+    does not tell how far it is in a stream never does."""
     able = [o for o in others if o.role == Role.STANDBY.value and not o.differs]
-    return any(other.sequences.get(each.stream, 0) < each.sequence for each in differences for other in able)
+    return any(other.sequences.get(each.stream, each.sequence) < each.sequence for each in differences for other in able)
 
 
 def begins_ahead(view: View) -> str:
