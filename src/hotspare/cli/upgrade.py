@@ -65,9 +65,10 @@ def command(
         found = [planned(group_name(prefix, name, shard), shard, wish, places) for shard in shards_of(shards)]
         _show(found)
         step = steps.UpgradeStep(places, checked_prefix(prefix), shards, timeout_s)
-        if take := steps.told if dry_run else steps.TAKEN.get(way):
-            for each in found:
-                typer.echo(f"{each.group}: {take(step, each)}")
+        if dry_run or way is not steps.UpgradeWay.STOPPED:
+            told = (f"{each.group}: {steps.told(step, each)}" for each in found)
+            for line in told if dry_run else steps.taken(way, step, found):
+                typer.echo(line)
             return
         for each in found:
             if not each.is_done:

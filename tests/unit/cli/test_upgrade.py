@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from hotspare.bus.open import open_bus
+from hotspare.cli.upgrading.beside import UpgradeStep, UpgradeWay, taken
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.numbering import numbering_of
@@ -33,6 +34,7 @@ from hotspare.stores.open import default_store_url, open_store
 from tests.unit.cli.kept import GROUP, PROJECT, case, put_snapshots
 from tests.unit.cli.running import hotspare_here
 
+OTHER_GROUP = "hotspare.other"
 CHANGED = PROJECT.replace("bycount_sliding: 3", "bycount_sliding: 2")
 
 
@@ -171,12 +173,12 @@ def test_without_a_snapshot_there_is_nothing_to_go_on_from(kept: Kept) -> None:
     assert "has no snapshot that the new project could go on from" in kept.upgrade(CHANGED, status=2)
 
 
-def engine(kept: Kept, name: str, project: str, role: str = "standby", **detail: str) -> Member:
+def engine(kept: Kept, name: str, project: str, role: str = "standby", group: str = GROUP, **detail: str) -> Member:
     """It gives word, and has come to position 5."""
     own = os.getpid()
     told = {"project": project, "positions": '{"0/0":5}', **detail} if project else {}
     member = Member(name, "", own, process_start(own), "here", "", "", "", role, {}, told, process_space=process_space())
-    kept.coordination.join(GROUP, member)
+    kept.coordination.join(group, member)
     return member
 
 
@@ -188,6 +190,7 @@ def test_beside_engines_that_live_the_changed_project_is_offered_and_taken_back(
     assert "the other project leads (engines: one, one is active); this project takes part (engines: none)" in told
     assert "none runs" in kept.upgrade(CHANGED, "--lead", "--timeout-s", "0.1", status=2)
     engine(kept, "two", "1", differs='["q/orders",1,1,1]')
+    engine(kept, "one", "0", "active")  # gives word as late as that one
     assert "two did not catch up within 0.1 s, or differ" in kept.upgrade(CHANGED, "--lead", "--timeout-s", "0.1", status=2)
     assert "say --lead before --finish" in kept.upgrade(CHANGED, "--finish", status=2)
     assert "name the changed project" in kept.upgrade(PROJECT, "--back", status=2)
@@ -210,6 +213,38 @@ def test_the_changed_project_leads_and_is_the_only_one_where_its_engine_is_activ
     assert "begin with --beside" in kept.upgrade(CHANGED, "--back", status=2)
 
 
+@pytest.mark.parametrize("way", [UpgradeWay.BACK, UpgradeWay.FINISH])
+def test_no_shard_is_left_with_one_project_before_all_can_be(kept: Kept, way: UpgradeWay) -> None:
+    agree_on_semantics(kept.coordination, OTHER_GROUP)
+    agree_on_project(kept.coordination, OTHER_GROUP, project_identity(load_text(PROJECT).project, case().plan))
+    put_snapshots(kept.store, OTHER_GROUP)
+    groups, leads = (GROUP, OTHER_GROUP), "1" if way is UpgradeWay.FINISH else "0"
+
+    def take(way: UpgradeWay) -> list[str]:
+        found = [_planned(kept, CHANGED, group=group) for group in groups]
+        return list(taken(way, UpgradeStep(found[0][1], "hotspare", 2, 0.1), [each for each, _ in found]))
+
+    def runs_two(group: str) -> bool:
+        known = agreement(kept.coordination, group)
+        assert known is not None
+        return known.other is not None
+
+    assert all("engines of the changed project may start" in text for text in take(UpgradeWay.BESIDE))
+    kept.coordination.campaign(GROUP, 0, engine(kept, "one", leads, "active"), 60_000)
+    if way is UpgradeWay.FINISH:
+        with pytest.raises(UsageError, match=OTHER_GROUP):
+            take(UpgradeWay.LEAD)
+    with pytest.raises(UsageError, match=OTHER_GROUP):
+        take(way)
+    assert [runs_two(group) for group in groups] == [True, True]
+    kept.coordination.campaign(OTHER_GROUP, 0, engine(kept, "one", leads, "active", group=OTHER_GROUP), 60_000)
+    if way is UpgradeWay.FINISH:
+        take(UpgradeWay.LEAD)
+    assert len(take(way)) == 2
+    assert [runs_two(group) for group in groups] == [False, False]
+    assert len(take(way)) == 2, "it is given again"
+
+
 def test_no_second_project_comes_beside_engines_that_know_nothing_of_one(kept: Kept) -> None:
     engine(kept, "elder", "")
     assert "knows nothing of a second project: elder" in kept.upgrade(CHANGED, "--beside", status=2)
@@ -224,9 +259,9 @@ class _Killed(Exception):
     """The command dies here."""
 
 
-def _planned(kept: Kept, text: str, past: Past = Past.WHOLE) -> tuple[Planned, Places]:
+def _planned(kept: Kept, text: str, past: Past = Past.WHOLE, group: str = GROUP) -> tuple[Planned, Places]:
     places = Places(open_bus(kept.url), kept.coordination, kept.store)
-    return planned(GROUP, WHOLE, Wish(compile_plan(load_text(text).resolved), "hotspare", past), places), places
+    return planned(group, WHOLE, Wish(compile_plan(load_text(text).resolved), "hotspare", past), places), places
 
 
 @pytest.mark.parametrize("steps", range(4))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -40,6 +40,15 @@ class UpgradeStep:
     prefix: str
     shards: int
     timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """What came of a step in one group, where the project that leads is to be the only one. `known`: what the group runs before;
+    None where there is nothing to settle."""
+
+    text: str
+    known: Agreement | None = None
 
 
 def way(**said: bool) -> UpgradeWay:
@@ -82,36 +91,47 @@ def to_the_front(step: UpgradeStep, planned: Planned) -> str:
     return _given(step, planned, known, version)
 
 
-def back(step: UpgradeStep, planned: Planned) -> str:
-    """The project of before leads, has the role, and is the only one."""
+def back(step: UpgradeStep, planned: Planned) -> Settling:
+    """The project of before leads, has the role, and is to be the only one."""
     if planned.known.other is None and not planned.is_done:
-        return "does not run this project"
+        return Settling("does not run this project")
     known, version = _both(step, planned)
     before = next(each for each in (known.leading, known.other) if each is not None and each is not version)
     text = _given(step, planned, known, before)
-    settle(step.places.coordination, planned.group, known_projects(step.places.coordination, planned.group))
-    return f"{text}; engines of the changed project end by themselves"
+    now = known_projects(step.places.coordination, planned.group)
+    return Settling(f"{text}; engines of the changed project end by themselves", now)
 
 
-def finish(step: UpgradeStep, planned: Planned) -> str:
-    """The changed project is the only one."""
+def finish(step: UpgradeStep, planned: Planned) -> Settling:
+    """The changed project leads, has the role, and is to be the only one."""
     if planned.is_done:
-        return _DONE
+        return Settling(_DONE)
     known, version = _both(step, planned)
     leader = step.places.coordination.leader(planned.group)
     if known.leading.number != version.number or not _side(step, planned, version).has(leader.holder):
         raise UsageError(f"no engine of the changed project is active in group {planned.group}", hint="say --lead before --finish")
-    settle(step.places.coordination, planned.group, known)
-    return "the changed project is the only one; engines of the one before end by themselves"
+    return Settling("the changed project is the only one; engines of the one before end by themselves", known)
 
 
-TAKEN: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], str]] = {
-    UpgradeWay.BESIDE: beside,
-    UpgradeWay.LEAD: to_the_front,
+_TAKEN: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], str]] = {UpgradeWay.BESIDE: beside, UpgradeWay.LEAD: to_the_front}
+"""What a step does with one group; it says what came of it."""
+_SETTLING: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], Settling]] = {
     UpgradeWay.BACK: back,
     UpgradeWay.FINISH: finish,
 }
-"""What each step does with one group; it says what came of it."""
+
+
+def taken(way: UpgradeWay, step: UpgradeStep, found: Sequence[Planned]) -> Iterator[str]:
+    """A step for all groups, and what came of it in each. What cannot be taken back is done once it can be in all of them: else the
+    shards of one project would run different ones."""
+    if way in _TAKEN:
+        yield from (f"{each.group}: {_TAKEN[way](step, each)}" for each in found)
+        return
+    came = [(each.group, _SETTLING[way](step, each)) for each in found]
+    for group, settling in came:
+        if settling.known is not None:
+            settle(step.places.coordination, group, settling.known)
+        yield f"{group}: {settling.text}"
 
 
 def _both(step: UpgradeStep, planned: Planned) -> tuple[Agreement, Version]:
