@@ -23,7 +23,11 @@ counts anew from there (`ha.rules.warming`)."""
 
 @dataclass(frozen=True, slots=True)
 class RecentInput:
-    """The state is made of the newest `span_us` microseconds of input where `refusals` is empty; else these say what forbids it."""
+    """The state is made of the newest `span_us` microseconds of input where `refusals` is empty; else these say what forbids it.
+
+    That is twice as long as anything is remembered: an event that the others refuse, for the sake of a row from before, is taken by
+    an engine that does not have that row, and stays as long as any.
+    """
 
     span_us: int
     refusals: tuple[str, ...]
@@ -52,4 +56,4 @@ def recent_input(resolved: Resolved, keeping: Collection[WindowId]) -> RecentInp
         elif window.window.emission != AS_MADE:
             found.append(f"{what} does not put out at once what it makes")
     late_us = resolved.project.heartbeat_interval_us + TICK_GAP_US  # what leaves by time leaves at the first tick of a heartbeat
-    return RecentInput(bound.span_us + late_us * (1 + len(resolved.windows)), tuple(found))
+    return RecentInput(2 * (bound.span_us + late_us * (1 + len(resolved.windows))), tuple(found))

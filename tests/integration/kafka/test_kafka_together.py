@@ -108,7 +108,8 @@ def test_what_was_aborted_is_passed_over(bus: KafkaBus, writing: KafkaBus, topic
 def test_a_partition_with_much_to_read_is_read_alone_and_then_with_the_others(
     bus: KafkaBus, writing: KafkaBus, topic: Callable[[int], Partition], made: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_consumer, "ALONE_S", 0.0)
+    """Also where it is silent for longer than it is to be read alone: its consumer says once that it has come to the end."""
+    monkeypatch.setattr(shared_consumer, "ALONE_S", 1.0)
     count = 3 * shared_consumer.BACKLOG_MESSAGES_MAX
     joined: list[tuple[str, int]] = []
     join = SharedConsumer.join

@@ -36,6 +36,8 @@ from tests.unit.cli.running import hotspare_here
 
 OTHER_GROUP = "hotspare.other"
 CHANGED = PROJECT.replace("bycount_sliding: 3", "bycount_sliding: 2")
+LEASE_MS = 3_600_000
+"""Longer than a test takes, however much else the machine does."""
 
 
 class Kept:
@@ -183,7 +185,7 @@ def engine(kept: Kept, name: str, project: str, role: str = "standby", group: st
 
 
 def test_beside_engines_that_live_the_changed_project_is_offered_and_taken_back(kept: Kept) -> None:
-    kept.coordination.campaign(GROUP, 0, engine(kept, "one", "0", "active"), 60_000)
+    kept.coordination.campaign(GROUP, 0, engine(kept, "one", "0", "active"), LEASE_MS)
     assert "from snapshot 0002-e at position 2" in kept.upgrade(CHANGED, "--beside")
     assert "from snapshot 0002-e at position 2" in kept.upgrade(CHANGED, "--beside"), "it is given again"
     told = " ".join(kept.upgrade(CHANGED, "--dry-run", "--lead").split())
@@ -204,7 +206,7 @@ def test_beside_engines_that_live_the_changed_project_is_offered_and_taken_back(
 
 def test_the_changed_project_leads_and_is_the_only_one_where_its_engine_is_active(kept: Kept) -> None:
     kept.upgrade(CHANGED, "--beside")
-    kept.coordination.campaign(GROUP, 0, engine(kept, "two", "1", "active"), 60_000)
+    kept.coordination.campaign(GROUP, 0, engine(kept, "two", "1", "active"), LEASE_MS)
     for _ in range(2):
         assert "two is active already" in kept.upgrade(CHANGED, "--lead")
     assert "the changed project is the only one" in kept.upgrade(CHANGED, "--finish")

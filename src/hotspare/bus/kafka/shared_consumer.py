@@ -79,10 +79,11 @@ class SharedConsumer:
         with self._lock:
             if place in self._places or self._is_closed:
                 return None
+            if self._consumer is None:
+                self._consumer = self._new(**SHARED_OPTIONS)
             made = self._places[place] = Follower(place, offset)
             self._changes.append((_Change.JOIN, made))
             if self._thread is None:
-                self._consumer = self._new(**SHARED_OPTIONS)
                 self._thread = threading.Thread(target=self._run, name="kafka-shared", daemon=True)
                 self._thread.start()
         return made
@@ -208,6 +209,8 @@ class PartitionConsumer:
         self._follower: Follower | None = None
         self._ready: deque[Any] = deque()
         self._alone_until_s = 0.0
+        self._end: Any = None
+        """The own consumer's word that it stands at the end, where nothing came since: it says so once."""
 
     def assign(self, places: list[TopicPartition]) -> None:
         """Of one place."""
@@ -223,7 +226,7 @@ class PartitionConsumer:
             self._shared.leave(self._follower)
         if self._way is _Way.OWN:
             self._own.unassign()
-        self._follower, self._way = None, _Way.NONE
+        self._follower, self._way, self._end = None, _Way.NONE, None
         self._ready.clear()
 
     def poll(self, timeout_s: float) -> Any:
@@ -234,8 +237,7 @@ class PartitionConsumer:
         if self._way is not _Way.OWN:
             return None
         first = self._own.poll(max(0.0, deadline - time.monotonic()))
-        if first is not None:
-            self._note([first])
+        self._note([first] if first is not None else [])
         return first
 
     def consume(self, count: int, timeout_s: float) -> list[Any]:
@@ -296,9 +298,14 @@ class PartitionConsumer:
 
     def _note(self, found: list[Any]) -> None:
         """At the end of the partition, with nothing behind it, and after a while: follow it with the others."""
-        last = found[-1] if found else None
-        if last is None or last.error() is None or last.error().code() != KafkaError._PARTITION_EOF:
+        if found:
+            error = found[-1].error()
+            self._end = found[-1] if error is not None and error.code() == KafkaError._PARTITION_EOF else None
+        if self._end is None or time.monotonic() <= self._alone_until_s:
             return
-        if time.monotonic() > self._alone_until_s:
-            self._own.unassign()
-            self._follow((last.topic(), last.partition()), last.offset())
+        self._follower = self._shared.join((self._end.topic(), self._end.partition()), self._end.offset())
+        if self._follower is None:
+            self._alone_until_s = time.monotonic() + ALONE_S
+            return
+        self._own.close()
+        self._own, self._way, self._end = None, _Way.SHARED, None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from hotspare.bus.contract import Progress
+from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.ha.effects import notes
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
@@ -54,15 +55,17 @@ def _note_makers(state: GroupState, progress: Mapping[str, Progress]) -> None:
 def settle(state: GroupState, ports: Ports) -> None:
     """Compare every output at which progress was read, once it is computed, and let go of all that are known to be committed.
 
-    An engine that has not come as far as what is committed lets go of all it has; it is compared when it gets there.
+    An engine that has not come as far as what is committed lets go of all it has; it is compared when it gets there. What was
+    committed at once proves a state that was made from recent input once.
     """
+    has_agreed = False
     for stream, held in state.held.streams.items():
         known = state.streams[stream]
         if known.committed is None or known.is_unplaced or known.is_unadopted:
             continue
         for point in state.ahead[stream].take_through(held.last_sequence) if stream in state.ahead else ():
             if rules.is_compared_at(state.streams[stream], point):
-                _compare(state, ports, stream, point)
+                has_agreed |= _compare(state, ports, stream, point) and stream != BAD_STREAM
         known = state.streams[stream]
         through = holding.committed_through(known, held.last_sequence)
         if holding.keeps_digests(known):
@@ -70,6 +73,8 @@ def settle(state: GroupState, ports: Ports) -> None:
         else:
             held.drop_through(through)
             held.forget_digests(through)
+    if has_agreed and state.warming is not None:
+        state.warming = warming.after_match(state.warming)
 
 
 def _look_for_place(state: GroupState, stream: str) -> None:
@@ -106,19 +111,19 @@ def _newest(state: GroupState, stream: str) -> Mark:
     return NO_OUTPUT if committed is None else Mark(committed.sequence, committed.output_id, committed.digest)
 
 
-def _compare(state: GroupState, ports: Ports, stream: str, point: Progress) -> None:
-    """This engine has come to a point at which progress was read."""
+def _compare(state: GroupState, ports: Ports, stream: str, point: Progress) -> bool:
+    """This engine has come to a point at which progress was read; whether it agrees."""
     held, known = state.held.streams[stream], state.streams[stream]
     mark = held.mark_at(point.sequence)
     own = rules.OwnOutput(held.digest_at(point.sequence)) if mark is None else rules.OwnOutput(mark.digest, mark.output_id)
     now = state.streams[stream] = rules.compared(stream, known, point, own, ports.clock_ms())
-    if state.warming is not None and now.verified > known.verified:
-        state.warming = warming.after_match(state.warming)
+    has_agreed = now.verified > known.verified
     if now.difference is None or now.difference is known.difference:
-        return
+        return has_agreed
     notes.tell_others_soon(state)  # another spare may agree
     sentence = f"output {point.sequence} of stream {stream} differs from the one committed under epoch {point.epoch}"
     ports.report(HaEvent(HaEventKind.DIFFERENCE_SEEN, state.group, state.engine, sentence))
+    return has_agreed
 
 
 def accept_committed(state: GroupState) -> None:

@@ -14,7 +14,8 @@ Digests are chained, so each committed one that it agrees with afterwards proves
 after some of these, and not before: what it adopts proves nothing.
 
 An event of a key that is there is refused, so a key that comes again and again carries what was there before from one refusal to
-the next, for longer than any window. Such refusals are bad events; each one moves `until_us`. So does a gap between ticks.
+the next, for longer than any window. Such refusals are bad events; each one moves `until_us`, but for the first of a key, which
+this engine may take for new: `span_us` is twice what windows remember, so that it is over by then. So does a gap between ticks.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def after_input(known: Warming, time_us: int, refused: int, offsets: Offsets) ->
         return known
     if refused != known.refused:
         return replace(_moved(known, time_us, _REFUSED), refused=refused)
-    return replace(known, is_warm=True, begun={**known.begun, **offsets}) if time_us >= known.until_us else known
+    if time_us < known.until_us or min(known.ticked.values(), default=known.until_us) < known.until_us - known.tick_gap_us:
+        return known  # ticks that are not there yet may show a gap
+    return replace(known, is_warm=True, begun={**known.begun, **offsets})
 
 
 def after_ticks(known: Warming, partition: tuple[int, int], times_us: Sequence[int]) -> Warming:
@@ -81,13 +84,14 @@ def target(known: StreamFacts) -> Progress | None:
 def is_silent(known: StreamFacts, stream: str, warming: Warming, leadership: Leadership, others: Iterable[OtherMember]) -> bool:
     """Whether the active engine has computed no output of the stream behind the committed one, up to where this one's begin.
 
-    Both count input alike, so an engine that is farther by the sum of its positions has taken all that one has taken before it.
+    Both count input alike, so an engine that is farther by the sum of its positions has taken all that one has taken before it. At
+    the same sum it may be in the middle of a message, which counts from its first row on.
     """
     leader = leadership.leader
     told = None if leader is None else next((o for o in others if o.engine == leader.holder), None)
     if leader is None or told is None or told.held is None or told.held[0] != leader.epoch:
         return False
-    return told.order >= sum(warming.begun.values()) and told.sequences.get(stream) == known.committed_sequence
+    return told.order > sum(warming.begun.values()) and told.sequences.get(stream) == known.committed_sequence
 
 
 def adopted(known: StreamFacts, newest: Progress | None) -> StreamFacts:
