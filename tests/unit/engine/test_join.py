@@ -108,6 +108,24 @@ def test_without_roles_the_first_edge_is_left() -> None:
     assert made["q/joined"] == ["I,N,1,b"]
 
 
+def test_a_stream_that_is_joined_twice_gives_two_key_fields() -> None:
+    """The second one's name, with its prefix, is that of the first one: it gets another prefix."""
+    text = """
+project: twice
+queries:
+  q:
+    windows:
+      a: {type: source, schema: "id*:int64,d:double"}
+      b: {type: source, schema: "id*:int64,d:double"}
+      once: {type: join, kind: inner, conditions: {d: d}, outputs: {d: l_d}}
+      again: {type: join, kind: inner, conditions: {d: d}, outputs: {x: r_d}}
+    edges: [a -> once as left, b -> once as right, once -> again as left, b -> again as right]
+"""
+    resolved = load_text(text).resolved
+    again = next(window.id for window in resolved.windows if window.id.window == "again")
+    assert str(resolved.schema(again)) == "id*:int64,r_id*:int64,r_r_id*:int64,x:double"
+
+
 @pytest.mark.parametrize("expression", ["ESP_OPCODE", "ESP_FLAGS"])
 def test_a_joined_row_has_no_opcode_of_its_own(expression: str) -> None:
     text = project(f'kind: inner, conditions: {{x: id}}, outputs: {{"s:string": {expression}}}')

@@ -150,13 +150,16 @@ def visible(left: Schema, right: Schema) -> Schema:
 
 def key_sources(window: JoinWindow, left: Schema, right: Schema) -> dict[str, str]:
     """The key fields of a window without mistakes, each with the prefixed name of the field that it is; shared ones with the
-    left one's. A right name that the left key has, too, keeps its prefix."""
+    left one's. A right name that is taken keeps its prefix, and gets more of them behind a join of the same stream."""
     found = identity(window, left, right)
     names = {f.name: f"l_{f.name}" for f in left.fields if f.is_key and found is not Identity.RIGHT}
     if found in (Identity.RIGHT, Identity.BOTH):
         for f in right.fields:
             if f.is_key:
-                names[f"r_{f.name}" if f.name in names else f.name] = f"r_{f.name}"
+                name = f.name
+                while name in names:
+                    name = f"r_{name}"
+                names[name] = f"r_{f.name}"
     return names
 
 
