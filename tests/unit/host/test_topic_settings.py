@@ -47,7 +47,7 @@ def start(folder: Path, monkeypatch: pytest.MonkeyPatch, **options: object) -> s
     def refuse_to_go_on(_: GroupEngine) -> None:
         raise _StartedError
 
-    monkeypatch.setattr(process, "open_bus", lambda url: _OthersTopics(folder / "bus.db"))
+    monkeypatch.setattr(process, "open_bus", lambda *_: _OthersTopics(folder / "bus.db"))
     monkeypatch.setattr(GroupEngine, "start", refuse_to_go_on)
     file = folder / "p.yaml"
     file.write_text(PROJECT)
