@@ -36,8 +36,8 @@ queries:
 GIVEN = Partition(inbound_topic("hotspare", "p", "cq", "given"))
 KEPT = Partition(outbound_topic("hotspare", "p", "cq", "kept"))
 SKEW_MS = 1_000
-SPAN_US = 1_000_000 + 3 * 3_000_000 + 2 * SKEW_MS * 1_000
-"""Retention, heartbeats and gaps between ticks of two windows and once more, and twice what is believed of a clock."""
+SPAN_US = 2 * (1_000_000 + 3 * 3_000_000) + 2 * SKEW_MS * 1_000
+"""Twice the retention, heartbeats and gaps between ticks of two windows and once more, and twice what is believed of a clock."""
 
 
 @pytest.fixture

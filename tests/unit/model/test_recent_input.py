@@ -27,8 +27,8 @@ queries:
 
 
 def test_what_is_bounded_by_time_needs_so_much_and_the_time_until_a_tick() -> None:
-    assert found() == RecentInput(129_000_000, ())
-    assert str(found()).startswith("an engine can make it from the newest 129 seconds of the input")
+    assert found() == RecentInput(258_000_000, ())
+    assert str(found()).startswith("an engine can make it from the newest 258 seconds of the input")
 
 
 @pytest.mark.parametrize(
