@@ -197,7 +197,7 @@ def every_row_is_written(patch: Patch) -> None:
 
 @plant("Z9", "tests/unit/ha/test_committed.py::test_a_wrong_spare_that_lags_is_noticed_while_it_lags")
 def nobody_compares(patch: Patch) -> None:
-    patch.setattr(committed, "_compare", lambda state, ports, stream, progress: None)
+    patch.setattr(committed, "_compare", lambda state, ports, stream, progress: False)
 
 
 @plant("Z10", "tests/unit/ha/test_held.py::test_beyond_its_memory_it_goes_to_disk_and_comes_back")
