@@ -24,23 +24,18 @@ def rows(numbers: range) -> str:
     return "".join(f"i,n,{n},{n}.5,1\n" for n in numbers)
 
 
-def role(site: Site, engine: str) -> str:
-    member = site.cluster.members().get(engine)
-    return "" if member is None else member.role
-
-
 def test_a_cold_spare_goes_on_where_the_last_engine_was(site: Site) -> None:
     """Beside a hot spare it stays as it is; alone with a dead group it makes the state anew, and no output is lost or doubled."""
     site.start("one")
     hot, cold = site.cluster.start_engine("two"), site.cluster.start_engine("three", "--spare", "cold")
-    wait_until(lambda: role(site, "three") == "cold" and site.cluster.is_ready("two"), "a hot spare and a cold one", 120)
+    wait_until(lambda: site.cluster.role("three") == "cold" and site.cluster.is_ready("two"), "a hot spare and a cold one", 120)
     site.publish(rows(range(100)))
     site.wait_for_outputs(100)
     site.cluster.engines["one"].kill()
     wait_until(lambda: site.cluster.active() is hot, "the hot spare has the role", 60)
     site.publish(rows(range(100, 150)), "second.csv")
     before = site.wait_for_outputs(200)  # each new row, and from the 101st on the one that it expels
-    assert role(site, "three") == "cold"
+    assert site.cluster.role("three") == "cold"
     hot.kill()
     wait_until(lambda: site.cluster.active() is cold, "the cold spare has the role", 120)
     site.publish(rows(range(150, 160)), "third.csv")

@@ -91,10 +91,6 @@ class Load:
         until_us = self.reference.time_us + span_us
         self.wait(lambda: self.reference.time_us > until_us, "more input")
 
-    def role(self, engine: str) -> str:
-        member = self.cluster.members().get(engine)
-        return "" if member is None else member.role
-
     def status(self) -> dict[str, dict[str, Any]]:
         """What is told of each engine."""
         said = command("status", "--coordination", self.coordination_url, "--json")
@@ -134,7 +130,7 @@ def test_it_takes_over_under_load_and_nothing_is_lost_doubled_or_wrong(load: Loa
     load.start()
     load.passes(SPAN_US)
     second = load.cluster.start_engine("two", "--join", "recent")
-    load.wait(lambda: load.role("two") == "standby", "a state that matches what is committed")
+    load.wait(lambda: load.cluster.role("two") == "standby", "a state that matches what is committed")
     load.passes(1_000_000)
     before = load.cluster.leader().epoch
     load.cluster.engines["one"].kill()
@@ -156,11 +152,11 @@ def test_where_older_input_may_matter_it_never_takes_over_and_says_why(load: Loa
     load.repeats = True
     load.passes(SPAN_US)
     load.cluster.start_engine("two", "--join", "recent")
-    load.wait(lambda: load.role("two") == "warming", "a state that nothing proves yet")
+    load.wait(lambda: load.cluster.role("two") == "warming", "a state that nothing proves yet")
     load.passes(SPAN_US)
     assert "counts anew: an event was refused" in load.status()["two"]["warming"]
     load.cluster.engines["one"].kill()
     before = load.cluster.leader().epoch
     load.passes(5_000_000)  # many leases
-    assert load.role("two") == "warming"
+    assert load.cluster.role("two") == "warming"
     assert load.cluster.leader().epoch == before

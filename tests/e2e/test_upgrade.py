@@ -109,6 +109,17 @@ class Shop:
         for name in names:
             self.site.cluster.engines.pop(name).kill()
 
+    def end(self, publisher: SpawnedEngine) -> None:
+        """Stops what still runs, and reads what came of it."""
+        publisher.ask_stop()
+        assert publisher.wait_stopped(60) == 0, publisher.log_tail()
+        engines = self.site.cluster.engines.values()
+        for engine in engines:
+            engine.ask_stop()
+        for engine in engines:
+            engine.wait_stopped()
+        self.poll()
+
     def upgrade(self, text: str, *options: str) -> str:
         project = self.site.folder / "changed.yaml"
         project.write_text(text)
@@ -193,13 +204,7 @@ def test_stopped_engines_go_on_with_a_changed_project_and_back(tmp_path: Path) -
         shop.upgrade(OLD)
         shop.start(OLD)
         shop.wait_for_more("sales/old", 100)
-        publisher.ask_stop()
-        assert publisher.wait_stopped(60) == 0, publisher.log_tail()
-        for engine in shop.site.cluster.engines.values():
-            engine.ask_stop()
-        for engine in shop.site.cluster.engines.values():
-            engine.wait_stopped()
-        shop.poll()
+        shop.end(publisher)
         check_unchanged(shop)
         check_changed(shop)
     except ClusterError as error:
@@ -234,11 +239,7 @@ def test_a_changed_project_runs_beside_the_one_before_takes_over_and_gives_back(
         ended = shop.site.cluster.engines.pop(left)
         wait_until(lambda: not ended.is_running, "an engine of the project that is left out ends", 60)
         assert "was upgraded" in ended.log_tail()
-        publisher.ask_stop()
-        assert publisher.wait_stopped(60) == 0, publisher.log_tail()
-        shop.site.cluster.engines[before].ask_stop()
-        shop.site.cluster.engines[before].wait_stopped()
-        shop.poll()
+        shop.end(publisher)
         check_unchanged(shop)
         check_changed(shop)
     except ClusterError as error:
@@ -273,11 +274,7 @@ def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_o
         assert "only one" in upgraded("--finish")
         ended = cluster.engines.pop("one")
         wait_until(lambda: not ended.is_running, "the engine of the older version ends", 60)
-        publisher.ask_stop()
-        assert publisher.wait_stopped(60) == 0, publisher.log_tail()
-        cluster.engines["two"].ask_stop()
-        cluster.engines["two"].wait_stopped()
-        shop.poll()
+        shop.end(publisher)
         check_unchanged(shop, 400)
     except ClusterError as error:
         raise AssertionError(f"{error}\n{cluster.account()}") from error

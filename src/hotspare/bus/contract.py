@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 from hotspare.positions import OutputId as OutputId
@@ -135,6 +136,13 @@ class Deviation:
 
     def __str__(self) -> str:
         return f"{self.topic}: {self.setting} is {self.value}, wanted {self.wanted}: {self.consequence}"
+
+
+class Readers(Enum):
+    """Who reads on and on through a bus: one, or many at a time, each of partitions of its own."""
+
+    ONE = "one"
+    MANY = "many"
 
 
 class Bus(Protocol):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 from hotspare.addresses import HostPort, parse_host_port
-from hotspare.bus.contract import Bus
+from hotspare.bus.contract import Bus, Readers
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import BUSY_TIMEOUT_MS, SqliteBus
 from hotspare.bus.topic_reader import BusTopicReader, TopicReader
@@ -14,13 +12,6 @@ from hotspare.errors import UsageError
 from hotspare.sqlite_file import parse_sqlite_url
 
 _SHARED: dict[str, MemoryBus] = {}
-
-
-class Readers(Enum):
-    """Who reads on and on through a bus: one, or many at a time, each of partitions of its own."""
-
-    ONE = "one"
-    MANY = "many"
 
 
 def open_bus(url: str, readers: Readers = Readers.ONE) -> Bus:
@@ -33,9 +24,8 @@ def open_bus(url: str, readers: Readers = Readers.ONE) -> Bus:
         return _SHARED.setdefault(rest, MemoryBus()).client(rest)
     if separator and scheme == "kafka":
         from hotspare.bus.kafka.bus import open_kafka_bus  # the client library is loaded by those who use it
-        from hotspare.bus.kafka.read import Following
 
-        return open_kafka_bus(url, Following.TOGETHER if readers is Readers.MANY else Following.ALONE)
+        return open_kafka_bus(url, readers)
     raise UsageError(
         f"{scheme[:20]!r} is no kind of bus",
         hint="use sqlite:///relative.db, sqlite:////absolute.db, kafka://host:9092 or memory://name",

@@ -53,7 +53,7 @@ def command(
 def _running(service: Coordination, group: str) -> list[str]:
     """Engines that gave word lately and have not ended."""
     from hotspare.cli.shared.group_report import SILENT_MS_MAX, is_heard
-    from hotspare.ha.rules.persisting import AT_WORK
+    from hotspare.ha.rules.roles import AT_WORK
 
     members, leader = service.members(group), service.leader(group)
     newest_ms = max((member.seen_ms for member in members), default=0)

@@ -24,8 +24,9 @@ from typing import NoReturn, cast
 
 import hotspare
 from hotspare.adapters.metadata import describe, publish_metadata
+from hotspare.bus.contract import Readers
 from hotspare.bus.naming import checked_prefix
-from hotspare.bus.open import Readers, open_bus
+from hotspare.bus.open import open_bus
 from hotspare.choices import KafkaReaderKind, RunnerKind, SpareKind, StartWhen
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.head.head import Head

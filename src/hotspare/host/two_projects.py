@@ -14,10 +14,8 @@ from hotspare.errors import UsageError
 from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.member_record import PROJECT, differs, positions_of, rank_of
 from hotspare.ha.rules.membership import present
-from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.roles import AT_WORK, Role
 from hotspare.ha.rules.upgrading import Agreement, Move, MoveKind, Version
-
-_IN_PART = (Role.STANDBY.value, Role.PROMOTING.value, Role.ACTIVE.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ def refuse_unaware(coordination: Coordination, group: str, silent_ms: int) -> No
 
 
 def _in_part(coordination: Coordination, group: str, silent_ms: int) -> list[Member]:
-    return [member for member in present(coordination.members(group), silent_ms) if member.role in _IN_PART]
+    return [member for member in present(coordination.members(group), silent_ms) if member.role in AT_WORK]
 
 
 def spare(side: ProjectSide, reached: Mapping[str, int]) -> str:

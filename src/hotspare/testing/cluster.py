@@ -166,6 +166,11 @@ class Cluster:
     def members(self) -> dict[str, Member]:
         return {m.engine: m for m in self.coordination.members(self.group)}
 
+    def role(self, engine: str) -> str:
+        """What that engine says it is; "" where it says nothing."""
+        member = self.members().get(engine)
+        return "" if member is None else member.role
+
     def active(self) -> SpawnedEngine | None:
         """The running engine that says of itself that it is active under the newest epoch."""
         leader = self.leader()

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hotspare.bus.contract import Commit, Outgoing, Partition
+from hotspare.bus.contract import Commit, Outgoing, Partition, Readers
 from hotspare.bus.kafka import shared_consumer
 from hotspare.bus.kafka.bus import KafkaBus, open_kafka_bus
-from hotspare.bus.kafka.read import FetchWait, Following, KafkaReader
+from hotspare.bus.kafka.read import FetchWait, KafkaReader
 from hotspare.bus.kafka.shared_consumer import Follower, SharedConsumer
 from hotspare.errors import PositionLost
 from hotspare.testing.cluster import wait_until
@@ -25,7 +25,7 @@ TIMEOUT_S = 60.0
 
 @pytest.fixture
 def bus(kafka: KafkaServers, made: list[int]) -> Iterator[KafkaBus]:
-    opened = open_kafka_bus(f"{kafka.url}?timeout_ms=20000", Following.TOGETHER)
+    opened = open_kafka_bus(f"{kafka.url}?timeout_ms=20000", Readers.MANY)
     made.clear()
     yield opened
     opened.close()

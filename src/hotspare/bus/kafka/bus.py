@@ -10,14 +10,14 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from hotspare.bus import limits
-from hotspare.bus.contract import Deviation, HeaderGuard, Message, Outgoing, Partition, Progress
+from hotspare.bus.contract import Deviation, HeaderGuard, Message, Outgoing, Partition, Progress, Readers
 from hotspare.bus.kafka.append import KafkaAppender
 from hotspare.bus.kafka.checks import TopicFacts, cluster_deviations, topic_deviations
 from hotspare.bus.kafka.client import HEADER_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES, KafkaSettings, parse_kafka_url
 from hotspare.bus.kafka.owners import OWNERS_TOPIC, KafkaOwners
 from hotspare.bus.kafka.producer import KafkaProducer
 from hotspare.bus.kafka.progress import ProgressReader, encode_progress, progress_partition, progress_topic, stream_key
-from hotspare.bus.kafka.read import FetchWait, Following, KafkaReader
+from hotspare.bus.kafka.read import FetchWait, KafkaReader
 from hotspare.bus.kafka.records import KafkaRecords
 from hotspare.bus.kafka.ticks import KafkaTicker, are_ticks
 from hotspare.bus.kafka.topics import KafkaTopics, TopicKind
@@ -38,10 +38,10 @@ _HEADERS = 8
 class KafkaBus:
     """A `Bus` (contract). Connects when it is first used."""
 
-    def __init__(self, settings: KafkaSettings, following: Following = Following.ALONE) -> None:
+    def __init__(self, settings: KafkaSettings, readers: Readers = Readers.ONE) -> None:
         self._settings = settings
         self._topics = KafkaTopics(settings)
-        self._reader = KafkaReader(settings, FetchWait.FOLLOW, following)
+        self._reader = KafkaReader(settings, FetchWait.FOLLOW, readers)
         self._looker = KafkaReader(settings, FetchWait.LOOK)
         self._publisher_records = KafkaRecords(self._topics, self._looker)
         self._appender = KafkaAppender(settings, self._topics, self._looker, self._publisher_records)
@@ -237,6 +237,6 @@ class KafkaBus:
             return self._records.setdefault(group, ProgressReader(self._looker, group))
 
 
-def open_kafka_bus(url: str, following: Following = Following.ALONE) -> KafkaBus:
+def open_kafka_bus(url: str, readers: Readers = Readers.ONE) -> KafkaBus:
     """Of `kafka://host:9092[,host:9092 ...][?option=value]`. UsageError for what is none."""
-    return KafkaBus(parse_kafka_url(url), following)
+    return KafkaBus(parse_kafka_url(url), readers)

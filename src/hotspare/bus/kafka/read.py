@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from hotspare.bus import limits
-from hotspare.bus.contract import Message, Partition
+from hotspare.bus.contract import Message, Partition, Readers
 from hotspare.bus.kafka.client import MISSING, KafkaSettings, bus_error
 from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets, new_consumer
 from hotspare.bus.kafka.shared_consumer import PartitionConsumer, SharedConsumer
@@ -55,13 +55,6 @@ class FetchWait(Enum):
     LOOK = 1
 
 
-class Following(Enum):
-    """Whether each partition that is followed has a consumer of its own, or all together have one."""
-
-    ALONE = "alone"
-    TOGETHER = "together"
-
-
 Offsets = tuple[int, int]
 """The oldest offset kept, and the one behind the last that is committed."""
 Keyed = tuple[bytes, Message]
@@ -97,10 +90,11 @@ class Cursor:
 class KafkaReader:
     """Thread-safe: a cursor is used by one call at a time."""
 
-    def __init__(self, settings: KafkaSettings, reading: FetchWait, following: Following = Following.ALONE) -> None:
+    def __init__(self, settings: KafkaSettings, reading: FetchWait, readers: Readers = Readers.ONE) -> None:
+        """`readers`: where they are many, one consumer follows the partitions of all of them."""
         self._settings = settings
         self._reading = reading
-        self._together = SharedConsumer(self._own_consumer) if following is Following.TOGETHER else None
+        self._together = SharedConsumer(self._own_consumer) if readers is Readers.MANY else None
         self._trusted_s, self._unused_s, self._cursors_max = _TRUSTED_S, _UNUSED_S, CURSORS_MAX
         if self._together is not None:
             self._trusted_s, self._unused_s, self._cursors_max = _TOGETHER_TRUSTED_S, _TOGETHER_UNUSED_S, _TOGETHER_CURSORS_MAX

@@ -216,10 +216,9 @@ class PartitionConsumer:
         """Of one place."""
         self.unassign()
         place = places[0]
-        if time.monotonic() < self._alone_until_s:
+        is_alone = time.monotonic() < self._alone_until_s
+        if is_alone or not self._follow((place.topic, place.partition), place.offset):
             self._read_alone(place)
-        else:
-            self._follow((place.topic, place.partition), place.offset)
 
     def unassign(self) -> None:
         if self._follower is not None:
@@ -288,13 +287,14 @@ class PartitionConsumer:
         self._own.assign([place])
         self._way = _Way.OWN
 
-    def _follow(self, place: Place, offset: int) -> None:
+    def _follow(self, place: Place, offset: int) -> bool:
+        """With the others; False where somebody else here does so already, for a while."""
         self._follower = self._shared.join(place, offset)
         if self._follower is None:
             self._alone_until_s = time.monotonic() + ALONE_S
-            self._read_alone(TopicPartition(*place, offset))
-        else:
-            self._way = _Way.SHARED
+            return False
+        self._way = _Way.SHARED
+        return True
 
     def _note(self, found: list[Any]) -> None:
         """At the end of the partition, with nothing behind it, and after a while: follow it with the others."""
@@ -303,9 +303,6 @@ class PartitionConsumer:
             self._end = found[-1] if error is not None and error.code() == KafkaError._PARTITION_EOF else None
         if self._end is None or time.monotonic() <= self._alone_until_s:
             return
-        self._follower = self._shared.join((self._end.topic(), self._end.partition()), self._end.offset())
-        if self._follower is None:
-            self._alone_until_s = time.monotonic() + ALONE_S
-            return
-        self._own.close()
-        self._own, self._way, self._end = None, _Way.SHARED, None
+        if self._follow((self._end.topic(), self._end.partition()), self._end.offset()):
+            self._own.close()
+            self._own, self._end = None, None

@@ -149,7 +149,7 @@ def _given(step: UpgradeStep, planned: Planned, known: Agreement, to: Version) -
     service, group = step.places.coordination, planned.group
     before = service.leader(group)
     is_active = _side(step, planned, to).has(before.holder)
-    engine = before.holder if is_active else _caught_up(step, planned, known, to)
+    engine = before.holder if is_active else _caught_up(step, planned, known, to, before.holder)
     lead(service, group, known, to)
     document = describe(resolve(from_document(to.document)), step.prefix, step.shards)
     publish_metadata(step.places.bus, step.prefix, document)
@@ -159,11 +159,10 @@ def _given(step: UpgradeStep, planned: Planned, known: Agreement, to: Version) -
     return f"{after.holder} is active under epoch {after.epoch}, after {before.holder or 'nobody'}"
 
 
-def _caught_up(step: UpgradeStep, planned: Planned, known: Agreement, to: Version) -> str:
-    """The spare that takes over: it has come as far as the active engine was, and what it computed of streams that are the same in
-    both projects does not differ from what is committed, as far as it was compared. The rest is, before it is active."""
+def _caught_up(step: UpgradeStep, planned: Planned, known: Agreement, to: Version, holder: str) -> str:
+    """The spare that takes over: it has come as far as the active engine, `holder`, was, and what it computed of streams that both
+    projects have the same does not differ from what is committed, as far as it was compared. The rest is, before it is active."""
     service = step.places.coordination
-    holder = service.leader(planned.group).holder
     far = {p: n for m in service.members(planned.group) if m.engine == holder for p, n in positions_of(m).items()}
     reached = {partition: offset for partition, offset in far.items() if known.is_read_by_both(int(partition.partition("/")[0]))}
     for _ in Retry(lasting_s=step.timeout_s, pause_s=_POLL_S).tries():

@@ -188,14 +188,18 @@ class HeldStream:
         """Let go of the outputs up to and including `through`, and give those after it, and all that come, the numbers that follow
         `newest`, which is committed."""
         shift = newest.sequence - through
+        before, self.shift = self.shift, 0
+        for rows in self._begun_anew(newest, through):
+            self.append(renumbered(rows, shift))
+        self.shift = before + shift
+
+    def _begun_anew(self, newest: Mark, through: int) -> list[pa.RecordBatch]:
+        """Nothing is held, and what comes follows `newest`; gives what was held behind `through`."""
         kept = [s.load().slice(max(0, through + 1 - s.first)) for s in self._segments if s.last > through]
         self.close()
         self._trail = DigestTrail()
-        before, self.shift = self.shift, 0
         self._base, self.last_sequence = newest, newest.sequence
-        for rows in kept:
-            self.append(renumbered(rows, shift))
-        self.shift = before + shift
+        return kept
 
     def sequence_of(self, output_id: OutputId) -> int | None:
         """The number of the held output with this id; None where there is none."""
@@ -213,12 +217,8 @@ class HeldStream:
         digests that follow it. Those that come have to have them already."""
         before = self.digest_at(through)
         assert before is not None and not self.shift
-        kept = [s.load().slice(max(0, through + 1 - s.first)) for s in self._segments if s.last > through]
-        self.close()
-        self._trail = DigestTrail()
-        self._base, self.last_sequence = newest, newest.sequence
         base = newest.digest
-        for rows in kept:
+        for rows in self._begun_anew(newest, through):
             digests = rows.column(_DIGEST).to_numpy()
             chained = rechained(digests, before, base)
             before, base = int(digests[-1]), int(chained[-1])

@@ -14,10 +14,8 @@ from dataclasses import replace
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.facts import InboundFacts, OtherMember, Projects
-from hotspare.ha.rules.roles import Reason, Role
+from hotspare.ha.rules.roles import AT_WORK, Reason, Role
 from hotspare.ha.rules.view import View
-
-AT_WORK = (Role.STANDBY.value, Role.PROMOTING.value, Role.ACTIVE.value)
 
 
 def same(view: View) -> list[OtherMember]:

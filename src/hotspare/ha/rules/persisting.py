@@ -15,12 +15,9 @@ from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import beside
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.facts import Persisting, PersistOutcome, PersistRequest
-from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.roles import AT_WORK
 from hotspare.ha.rules.snapshots import STORE_STUCK_MAX, snapshot_turn
 from hotspare.ha.rules.view import View
-
-AT_WORK = (Role.STANDBY.value, Role.PROMOTING.value, Role.ACTIVE.value)
-"""What a member record calls the role of an engine that can write a snapshot."""
 
 
 def duties(view: View) -> Iterator[Duty]:

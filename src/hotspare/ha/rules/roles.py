@@ -21,6 +21,10 @@ class Role(Enum):
     """An end: it was asked to stop, or something was refused."""
 
 
+AT_WORK = (Role.STANDBY.value, Role.PROMOTING.value, Role.ACTIVE.value)
+"""What a member record calls the role of an engine that has all its state and takes part: it can write snapshots, and lead."""
+
+
 class Step(Enum):
     """How far a promotion is; the order is part of the protocol and may not be changed without its model."""
 
