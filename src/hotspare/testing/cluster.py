@@ -25,6 +25,8 @@ from hotspare.testing.parent_watch import ParentWatch
 from hotspare.testing.server_process import LOOPBACK, Machine
 
 _POLL_S = 0.01
+_LOOK_S = 0.05
+"""Between looks at engines that start, which need the processor themselves."""
 _STOP_TIMEOUT_S = 20.0
 _STALE_MS = 60_000
 
@@ -194,7 +196,7 @@ class Cluster:
                     raise ClusterError(f"engine {engine.name} ended with {engine.process.returncode}", detail=engine.log_tail())
             return self.active() is not None and all(self.is_ready(name) for name in self.engines)
 
-        wait_until(ready, "one active engine and all others standby", timeout_s)
+        wait_until(ready, "one active engine and all others standby", timeout_s, _LOOK_S)
 
     def wait_caught_up(self, timeout_s: float = 180) -> None:
         """Wait until every engine has read as far as the active had when this was called: a spare that has just started is ready
