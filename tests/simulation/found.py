@@ -1,6 +1,7 @@
 """The seeds that found the planted mistakes the last time, so that a test need not search for each of them anew.
 
-python -m tests.simulation.found [NAME ...]     search for these mistakes, or all, and write the table
+python -m tests.simulation.found [NAME ...]     search for these mistakes, and write the table; without names, for all whose seed
+                                                finds nothing any more
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def search(workers: ProcessPoolExecutor, planted: str) -> Outcome | None:
 def main(names: list[str]) -> None:
     seeds = known()
     with pool() as workers:
-        for name in names or list(PLANTED):
+        for name in names or [each for each in PLANTED if found_before(each) is None]:
             outcome = search(workers, name)
             print(f"{name}: {outcome.seed if outcome else 'not found'}", flush=True)
             if outcome:
