@@ -7,7 +7,9 @@ import logging
 import os
 import random
 import signal
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from uuid import uuid4
 import pytest
 from kazoo.client import KazooClient
 
+from hotspare.coordination.contract import Leader
 from hotspare.coordination.open import open_coordination
 from hotspare.coordination.zookeeper.coordination import ZooKeeperCoordination
 from hotspare.coordination.zookeeper.nodes import NODE_BYTES_MAX, GroupPaths
@@ -305,6 +308,46 @@ def test_a_server_that_hangs_is_waited_for_once(own_doors: Doors) -> None:
     own_doors.server.thaw()
     answers_again(one)
     wait_until(lambda: renewed(one), "the holder still holds", WAIT_S)
+
+
+def test_a_thread_that_has_time_waits_longer_beside_others_that_have_none(own_doors: Doors) -> None:
+    """As a shard that joins does in a process whose other shards are at work already."""
+    one = own_doors.open("call_timeout_ms=50&session_timeout_ms=30000")
+    one.campaign("g", 0, member("a"), LONG_MS)
+    wait_until(lambda: joined(one), "the member is in", WAIT_S)
+    own_doors.server.freeze()
+    with pytest.raises(CoordinationSuspended, match="no answer within 50 ms"):
+        one.renew("g", 1, "a", LONG_MS)
+    asks = threading.Event()
+
+    def asked() -> Leader:
+        with one.patiently():
+            asks.set()
+            return one.leader("g")
+
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(asked)
+        asks.wait()
+        with pytest.raises(CoordinationSuspended, match="an earlier call has no answer yet"):
+            one.leader("g")
+        own_doors.server.thaw()
+        assert answer.result().holder == "a"
+
+
+def test_members_that_are_known_are_asked_for_in_one_round_trip(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = doors.open(), doors.open()
+    one.join("g", member("a"))
+    one.members("g")
+    trips, sent = [], one._session._sent
+    monkeypatch.setattr(one._session, "_sent", lambda requests: trips.append(len(requests)) or sent(requests))
+    one.join("g", member("a", role="active"))
+    trips.clear()
+    assert [each.role for each in one.members("g")] == ["active"]
+    assert len(trips) == 1
+    other.join("g", member("b"))
+    assert [each.engine for each in one.members("g")] == ["a", "b"]
+    other.leave("g", "b")
+    assert [each.engine for each in one.members("g")] == ["a"]
 
 
 def test_the_time_in_which_a_server_hangs_is_not_counted(own_doors: Doors) -> None:

@@ -10,6 +10,7 @@ differences of it are used.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -73,6 +74,10 @@ class Coordination(Protocol):
 
     Every method may raise CoordinationSuspended or CoordinationLost.
     """
+
+    def patiently(self) -> AbstractContextManager[None]:
+        """Within the block, calls of this thread wait longer for an answer, as those of somebody's command do: for what has time,
+        in a process whose other threads have none."""
 
     def join(self, group: str, member: Member) -> None:
         """Best effort: add or refresh a member's description. Members that gave no word for an hour, and do not hold the role,

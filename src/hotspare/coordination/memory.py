@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
@@ -115,6 +116,9 @@ class MemoryCoordinationClient:
 
     def _call(self, operation: str) -> _FaultyCall:
         return _FaultyCall(self._shared, self._name, operation)
+
+    def patiently(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def join(self, group: str, member: Member) -> None:
         rules.check_group(group)

@@ -12,6 +12,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,9 @@ class SqliteCoordination:
     def __init__(self, path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS, boot: str = "") -> None:
         self._file = SqliteFile(path, _KIND, _ERRORS, Sync.NORMAL, busy_timeout_ms)
         self._boot = boot or boot_id()
+
+    def patiently(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def join(self, group: str, member: Member) -> None:
         rules.check_group(group)

@@ -166,8 +166,7 @@ class EngineProcess:
                         self._abandon_runner(group.engine.stopped_reason)
                 self._finish()
         finally:
-            for runner, _ in runners:
-                runner.stop()
+            _stop_all([runner for runner, _ in runners])
         return self._exit_status()
 
     def _is_started(self) -> bool:
@@ -341,6 +340,12 @@ def note_published(shared: Shared, topics: GroupTopics) -> None:
     """A group that has joined notes where publishers may begin on its inbound partitions."""
     published = [partition for index, partition in topics.partitions if topics.inbound[index].kind is Inbound.EVENTS]
     outwait_lock(lambda: note_sources(shared.bus, published))
+
+
+def _stop_all(runners: Sequence[Runner]) -> None:
+    """At a time: each waits for what it has under way."""
+    with ThreadPoolExecutor(max(1, len(runners))) as pool:
+        list(pool.map(lambda runner: runner.stop(), runners))
 
 
 def _started(groups: list[HostedGroup]) -> list[StartPlan]:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -37,6 +38,9 @@ from hotspare.runners.reading import (
     steps,
 )
 
+TOGETHER_WAIT_MS = 250
+"""For a first message, of runners that read one bus together, each one partition. A stop waits so long at most."""
+
 
 class LocalRunner:
     """Reads the bus in a thread of its own (see contract.Runner). `bus`: one that several runners of a process read, and that none
@@ -45,7 +49,7 @@ class LocalRunner:
     def __init__(self, source: RunnerInput, on_batch: OnBatch, on_end: OnEnd, bus: Bus | None = None) -> None:
         self.notice = ""
         self._bus = bus
-        self._source = source
+        self._source = source if bus is None else replace(source, limits=_patient(source))
         self._on_batch = on_batch
         self._on_end = on_end
         self._stopping = threading.Event()
@@ -101,6 +105,12 @@ class LocalRunner:
         self._stopping.set()
         self._source.pace.wake()
         self.wait()
+
+
+def _patient(source: RunnerInput) -> BatchLimits:
+    """Many that wait for nothing would keep a processor busy. Of several partitions one would wait for the others."""
+    is_one = len(all_partitions(source.topics)) == 1
+    return replace(source.limits, wait_ms=TOGETHER_WAIT_MS) if is_one and source.limits.wait_ms else source.limits
 
 
 def read_recorded(

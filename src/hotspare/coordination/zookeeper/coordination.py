@@ -22,10 +22,12 @@ a session lives, not that an engine moves, and the bus needs a number that grows
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.protocol.states import ZnodeStat
 
 from hotspare.coordination import record as rules
 from hotspare.coordination.contract import NOBODY, Leader, Member, Renewed
@@ -77,8 +79,13 @@ class ZooKeeperCoordination:
         self._known: dict[str, tuple[RoleNode, int]] = {}
         """group -> the role node as this client last wrote or read it, and its version"""
         self._sightings: dict[str, _Sighting] = {}
+        self._member_names: dict[str, tuple[str, ...]] = {}
+        """group -> the members' nodes, as this client last listed them"""
         self._alive: dict[str, tuple[int, str]] = {}
         """group -> in which contact the holder's session was last seen alive, and which"""
+
+    def patiently(self) -> AbstractContextManager[None]:
+        return self._session.patiently()
 
     def join(self, group: str, member: Member) -> None:
         rules.check_group(group)
@@ -128,18 +135,30 @@ class ZooKeeperCoordination:
                     self._session.delete(f"{paths.members}/{name}")
 
     def members(self, group: str) -> Sequence[Member]:
-        paths = GroupPaths(self._root, group)
-        names = sorted(self._session.children(paths.members), key=joining_order)
-        nodes = [f"{paths.members}/{name}" for name in names]
         found: dict[str, Member] = {}
-        for path, node in zip(nodes, self._session.gathered([self._session.getting(path) for path in nodes]), strict=True):
-            if node is None:
-                continue
+        for path, node in self._member_nodes(group):
             with contextlib.suppress(CoordinationError):  # another version's, or nobody's: the others count all the same
                 member = decode_member(node[0], path, node[1].mtime)
                 found.pop(member.engine, None)
                 found[member.engine] = member
         return tuple(found.values())
+
+    def _member_nodes(self, group: str) -> Iterator[tuple[str, tuple[bytes, ZnodeStat]]]:
+        """In the order of joining. Those known are asked for together with the names: one round trip where nobody came."""
+        session, folder = self._session, GroupPaths(self._root, group).members
+        known = self._member_names.get(group, ())
+        _, listed, *nodes = session.gathered(
+            [session.newest(folder), session.listing(folder), *(session.getting(f"{folder}/{name}") for name in known)]
+        )
+        names = tuple(sorted(listed or (), key=joining_order))
+        found = dict(zip(known, nodes, strict=True))
+        new = [name for name in names if name not in found]
+        if new:
+            found.update(zip(new, session.gathered([session.getting(f"{folder}/{name}") for name in new]), strict=True))
+        self._member_names[group] = names
+        for name in names:
+            if found[name] is not None:
+                yield f"{folder}/{name}", found[name]
 
     def groups(self) -> Sequence[str]:
         return tuple(sorted(text_of(name) for name in self._session.children(f"{self._root}/groups")))

@@ -6,6 +6,7 @@ the servers have ended the session, the next call raises CoordinationLost, once;
 An engine waits `call_timeout_ms` for an answer, and only once: as long as that answer is outstanding, every further call raises
 CoordinationSuspended at once, so a server that hangs costs the engine one such time and not one for each call. A client that
 was not told otherwise (`expect_engine`) is somebody's command: it waits longer, also for contact, and no session of it matters.
+So does a thread of an engine's process that says so (`patiently`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +78,7 @@ class ZooKeeperSession:
     def __init__(self, target: ZooKeeperTarget) -> None:
         self._target = target
         self._is_engine = False
-        self._timeout_ms = max(PATIENT_TIMEOUT_MS, target.call_timeout_ms)
+        self._patience = threading.local()
         self._in_contact = threading.Event()
         self._unanswered: tuple[_Wait, Pending] | None = None
         self.silence_ms = 0
@@ -106,8 +107,25 @@ class ZooKeeperSession:
 
     def expect_engine(self) -> None:
         """From now on answers are waited for as long as an engine may wait."""
-        self._timeout_ms = self._target.call_timeout_ms
         self._is_engine = True
+
+    @contextlib.contextmanager
+    def patiently(self) -> Iterator[None]:
+        """Within the block this thread waits as a command does: for an answer that is late, and for contact."""
+        self._patience.is_asked = True
+        try:
+            yield
+        finally:
+            self._patience.is_asked = False
+
+    @property
+    def _is_patient(self) -> bool:
+        return not self._is_engine or getattr(self._patience, "is_asked", False)
+
+    @property
+    def _timeout_ms(self) -> int:
+        due_ms = self._target.call_timeout_ms
+        return max(PATIENT_TIMEOUT_MS, due_ms) if self._is_patient else due_ms
 
     @property
     def name(self) -> str:
@@ -238,7 +256,7 @@ class ZooKeeperSession:
         return self._suspended(f"{type(error).__name__} {error}".strip())
 
     def _check_contact(self) -> None:
-        if not self._is_engine:
+        if self._is_patient:
             self._in_contact.wait(self._timeout_ms / 1000)
         elif self._is_lost:
             raise self._lost()
@@ -248,6 +266,8 @@ class ZooKeeperSession:
         if unanswered is not None:
             wait, pending = unanswered
             if wait.contact == self.contact and not pending.ready():
+                if self._is_patient:
+                    return
                 raise self._suspended("an earlier call has no answer yet")
             self._unanswered = None
             self.silence_ms += monotonic_ms() - wait.since_ms

@@ -18,6 +18,7 @@ from typing import NoReturn, TypeVar
 from hotspare.engine.kernels import is_compiled
 from hotspare.engine.warm import warm_up
 from hotspare.errors import is_retryable
+from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.rules.roles import Role
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.hosted_group import HostedGroup
@@ -236,10 +237,8 @@ class ShardStay:
             if self.is_leaving:
                 return
             group = HostedGroup(shared, self._shard, pace, stack, self._host.groups)
-            self._patient(lambda: self._host.check_once("topics", lambda: check_before_joining(shared, group.topics)))
-            plan = self._patient(group.start)
-            self._patient(lambda: self._host.check_once("project", lambda: check_when_joined(shared, group.topics, [group.name])))
-            self._patient(lambda: note_published(shared, group.topics))
+            with shared.coordination.patiently():
+                plan = self._joined(group)
         self._group = group
         runner = LocalRunner(group.source, group.engine.on_batch, self._on_end, shared.read_together)
         stack.callback(runner.stop)
@@ -251,6 +250,15 @@ class ShardStay:
         if group.engine.is_stalled:
             self._host.end_at_once(group.engine.stopped_reason)
         self._give_up(group)
+
+    def _joined(self, group: HostedGroup) -> StartPlan:
+        """Many join while those that came before are at work already: calls may take seconds."""
+        shared = self._host.shared
+        self._patient(lambda: self._host.check_once("topics", lambda: check_before_joining(shared, group.topics)))
+        plan = self._patient(group.start)
+        self._patient(lambda: self._host.check_once("project", lambda: check_when_joined(shared, group.topics, [group.name])))
+        self._patient(lambda: note_published(shared, group.topics))
+        return plan
 
     def _patient(self, call: Callable[[], _T]) -> _T:
         """Its result, as soon as what keeps it from that has passed, unless this is to leave meanwhile."""
