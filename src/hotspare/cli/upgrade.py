@@ -54,6 +54,7 @@ def command(
     from hotspare.stores.open import default_store_url, open_store
 
     way = steps.way(beside=beside, lead=lead, finish=finish, back=back)
+    steps.refuse_needless(way, empty=empty, force=force)
     loaded = loaded_project(project, set_, name=project_name)
     with ExitStack() as stack:
         opened, service = existing_bus(stack, bus), existing_coordination(stack, coordination, bus)

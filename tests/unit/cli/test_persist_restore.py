@@ -12,7 +12,7 @@ from hotspare.bus.open import open_bus
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.inside import header_facts
 from hotspare.errors import StateError, UsageError
-from hotspare.ha.effects.joining import agree_on_project
+from hotspare.ha.effects.joining import agreed_project
 from hotspare.ha.effects.restoring import Destination
 from hotspare.host.definition import project_identity
 from hotspare.host.restoring import destinations, restore_named, store_url
@@ -37,7 +37,7 @@ def bus(tmp_path: Path) -> str:
         opened.append(Partition(topic), [Outgoing(b"")] * (count + 10))
     opened.close()
     coordination = open_coordination(default_coordination_url(url))
-    agree_on_project(coordination, GROUP, project_identity(load_text(PROJECT).project, case().plan))
+    agreed_project(coordination, GROUP, project_identity(load_text(PROJECT).project, case().plan))
     coordination.close()
     put_snapshots(open_store(default_store_url(url)))
     return url

@@ -7,7 +7,7 @@ from pathlib import Path
 from hotspare.bus.open import open_bus
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.plan import compile_plan
-from hotspare.ha.effects.joining import agree_on_project
+from hotspare.ha.effects.joining import agreed_project
 from hotspare.host.definition import project_identity
 from hotspare.model.load import load_text
 from tests.unit.cli.running import hotspare_here
@@ -29,7 +29,7 @@ def test_a_group_is_not_forgotten_before_those_that_read_its_streams(tmp_path: P
     service = open_coordination(default_coordination_url(url))
     for group, reads in (("p.a", ""), ("p.b/0", "a/q/made"), ("p.c", "b/q/made"), ("other.d", "a/q/made")):
         loaded = load_text(PROJECT.replace("NAME", group[-1]).replace("READS", f", reads: {reads}" if reads else ""))
-        agree_on_project(service, group, project_identity(loaded.project, compile_plan(loaded.resolved)))
+        agreed_project(service, group, project_identity(loaded.project, compile_plan(loaded.resolved)))
     refused = hotspare_here("reset", "--group", "p.a", "--bus", url, "--yes")
     assert refused.returncode == 2
     assert "group p.b/0 reads what group p.a puts out" in refused.stderr

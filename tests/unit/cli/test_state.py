@@ -12,7 +12,7 @@ from hotspare.bus.contract import Partition
 from hotspare.bus.open import open_bus
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.errors import UsageError
-from hotspare.ha.effects.joining import agree_on_project
+from hotspare.ha.effects.joining import agreed_project
 from hotspare.host.definition import project_identity
 from hotspare.model.load import load_text
 from hotspare.stores.choosing import Among, chosen, parse_choice
@@ -40,7 +40,7 @@ def bus(tmp_path: Path) -> str:
     open_bus(url).close()
     coordination = open_coordination(default_coordination_url(url))
     loaded = load_text(PROJECT)
-    agree_on_project(coordination, GROUP, project_identity(loaded.project, case().plan))
+    agreed_project(coordination, GROUP, project_identity(loaded.project, case().plan))
     coordination.close()
     put_snapshots(open_store(default_store_url(url)))
     return url

@@ -11,7 +11,7 @@ from hotspare.bus.contract import FORMAT_HEADER, TICK, Outgoing, Partition
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
-from hotspare.ha.effects.joining import agree_on_origin, agree_on_project, agree_on_semantics, agree_on_skew
+from hotspare.ha.effects.joining import agree_on_origin, agree_on_semantics, agree_on_skew, agreed_project
 from hotspare.host.definition import group_topics, project_identity
 from hotspare.model.load import load_text
 from hotspare.stores.open import default_store_url, open_store
@@ -44,7 +44,7 @@ def recorded(folder: Path) -> Case:
             bus.create_topic(name, 1)
         coordination = stack.enter_context(contextlib.closing(open_coordination(default_coordination_url(url_of(folder)))))
         agree_on_semantics(coordination, GROUP)
-        agree_on_project(coordination, GROUP, project_identity(resolved.project, case().plan))
+        agreed_project(coordination, GROUP, project_identity(resolved.project, case().plan))
         agree_on_skew(coordination, GROUP, 60_000)
         agree_on_origin(bus, coordination, GROUP, topics)
         for message in known.messages:

@@ -19,7 +19,7 @@ from hotspare.engine.plan import compile_plan
 from hotspare.engine.semantics import SEMANTICS
 from hotspare.engine.upgrade import Past
 from hotspare.errors import UsageError
-from hotspare.ha.effects.joining import agree_on_project, agree_on_semantics
+from hotspare.ha.effects.joining import agree_on_semantics, agreed_project
 from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
 from hotspare.host.definition import project_identity
@@ -48,7 +48,7 @@ class Kept:
         open_bus(self.url).close()
         self.coordination: Coordination = open_coordination(default_coordination_url(self.url))
         agree_on_semantics(self.coordination, GROUP)
-        agree_on_project(self.coordination, GROUP, project_identity(load_text(PROJECT).project, case().plan))
+        agreed_project(self.coordination, GROUP, project_identity(load_text(PROJECT).project, case().plan))
         self.store = open_store(default_store_url(self.url))
         put_snapshots(self.store)
 
@@ -218,7 +218,7 @@ def test_the_changed_project_leads_and_is_the_only_one_where_its_engine_is_activ
 @pytest.mark.parametrize("way", [UpgradeWay.BACK, UpgradeWay.FINISH])
 def test_no_shard_is_left_with_one_project_before_all_can_be(kept: Kept, way: UpgradeWay) -> None:
     agree_on_semantics(kept.coordination, OTHER_GROUP)
-    agree_on_project(kept.coordination, OTHER_GROUP, project_identity(load_text(PROJECT).project, case().plan))
+    agreed_project(kept.coordination, OTHER_GROUP, project_identity(load_text(PROJECT).project, case().plan))
     put_snapshots(kept.store, OTHER_GROUP)
     groups, leads = (GROUP, OTHER_GROUP), "1" if way is UpgradeWay.FINISH else "0"
 
@@ -255,6 +255,13 @@ def test_no_second_project_comes_beside_engines_that_know_nothing_of_one(kept: K
 
 def test_two_steps_at_once_are_refused(kept: Kept) -> None:
     assert "--beside and --lead contradict each other" in kept.upgrade(CHANGED, "--lead", "--beside", status=2)
+
+
+@pytest.mark.parametrize(
+    ("step", "option"), [("--lead", "--force"), ("--beside", "--force"), ("--back", "--empty"), ("--finish", "--empty")]
+)
+def test_an_option_that_a_step_would_not_heed_is_refused(kept: Kept, step: str, option: str) -> None:
+    assert f"{option} means nothing with {step}" in kept.upgrade(CHANGED, step, option, status=2)
 
 
 class _Killed(Exception):

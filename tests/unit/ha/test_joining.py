@@ -14,8 +14,8 @@ from hotspare.ha.effects.joining import (
     Joining,
     ProjectIdentity,
     agree_on_origin,
-    agree_on_project,
     agree_on_skew,
+    agreed_project,
     check_positions,
     create_topics,
     refuse_namesake,
@@ -47,14 +47,14 @@ def bus_with(messages: int) -> MemoryBus:
 def test_a_changed_project_is_refused_with_the_difference_and_two_ways_on() -> None:
     """SPEC A44."""
     coordination = MemoryCoordination().client()
-    agree_on_project(coordination, "g", project("30 minutes"))
-    agree_on_project(coordination, "g", project("30 minutes"))
+    agreed_project(coordination, "g", project("30 minutes"))
+    agreed_project(coordination, "g", project("30 minutes"))
     with pytest.raises(ProjectChanged) as refused:
-        agree_on_project(coordination, "g", project("1 hour"))
+        agreed_project(coordination, "g", project("1 hour"))
     assert "retention was 30 minutes, is 1 hour" in refused.value.detail
     assert "--prefix" in refused.value.hint
     assert "hotspare reset" in refused.value.hint
-    agree_on_project(coordination, "another prefix", project("1 hour"))
+    agreed_project(coordination, "another prefix", project("1 hour"))
 
 
 def test_a_stored_project_that_cannot_be_read_is_a_difference() -> None:
@@ -62,7 +62,7 @@ def test_a_stored_project_that_cannot_be_read_is_a_difference() -> None:
     coordination.set_fact_once("g", "project", b"\xff\xfe no hash")
     broken = ProjectIdentity("h", "d", lambda stored: [][0])
     with pytest.raises(ProjectChanged, match="another project") as refused:
-        agree_on_project(coordination, "g", broken)
+        agreed_project(coordination, "g", broken)
     assert "cannot be read" in refused.value.detail
 
 
@@ -326,7 +326,7 @@ def test_an_engine_that_the_topics_refuse_divides_nothing(tmp_path: Path) -> Non
 def test_a_project_that_an_engine_of_before_runs_is_not_divided() -> None:
     """That engine knew of no shards, and noted the project alone."""
     coordination = MemoryCoordination().client()
-    agree_on_project(coordination, "p.shop", project("30 minutes"))
+    agreed_project(coordination, "p.shop", project("30 minutes"))
     agree_on_shards(coordination, "p.shop", TOPICS)
     with pytest.raises(UsageError, match="in 1 shards, this one in 2") as refused:
         agree_on_shards(coordination, "p.shop/1", divided(1, 2))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
 from hotspare.engine.semantics import SEMANTICS
 from hotspare.errors import ProjectChanged, StateError, UsageError
-from hotspare.ha.effects.joining import ProjectIdentity, agree_on_project, agree_on_semantics, agreed_document
+from hotspare.ha.effects.joining import ProjectIdentity, agree_on_semantics, agreed_document, agreed_project
 from hotspare.ha.effects.upgrading import OwnPlace, agreement, agreement_after, asked_on, has_moved, move_on, place_of, places
 from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version, folded
 
@@ -26,7 +26,7 @@ def identity(name: str) -> ProjectIdentity:
 def begun() -> MemoryCoordinationClient:
     client = MemoryCoordination().client()
     agree_on_semantics(client, "g")
-    agree_on_project(client, "g", identity("a"))
+    agreed_project(client, "g", identity("a"))
     return client
 
 
@@ -72,14 +72,14 @@ def test_engines_of_the_projects_that_a_group_runs_may_join_and_no_others() -> N
     client = begun()
     assert not has_moved(client, "g")
     move(client, MoveKind.OFFER, OTHER)
-    assert agree_on_project(client, "g", identity("a")).hash == "a"
-    joined = agree_on_project(client, "g", identity("b"))
+    assert agreed_project(client, "g", identity("a"))[1].hash == "a"
+    joined = agreed_project(client, "g", identity("b"))[1]
     assert (joined.begin, joined.realigned, joined.place("g")) == (Begin.SNAPSHOT, {"q/w"}, "g~1")
     move(client, MoveKind.LEAD, joined)
     move(client, MoveKind.SETTLE, joined)
     agree_on_semantics(client, "g")
     with pytest.raises(ProjectChanged, match="runs another project") as refused:
-        agree_on_project(client, "g", identity("a"))
+        agreed_project(client, "g", identity("a"))
     assert "text b became text a" in refused.value.detail
     assert "hotspare upgrade" in refused.value.hint
     assert agreed_document(client, "g") == "text b"
@@ -95,7 +95,7 @@ def test_a_group_of_other_semantics_runs_the_same_project_after_an_upgrade_only(
         agree_on_semantics(client, "g")
     move(client, MoveKind.OFFER, Version("a", SEMANTICS, "text a"))
     agree_on_semantics(client, "g")
-    assert agree_on_project(client, "g", identity("a")).number == 1
+    assert agreed_project(client, "g", identity("a"))[1].number == 1
 
 
 def test_of_two_who_decide_at_once_the_second_is_told() -> None:

@@ -32,6 +32,9 @@ class UpgradeWay(Enum):
     FINISH = "--finish"
 
 
+_HEEDING = {"--force": (UpgradeWay.STOPPED,), "--empty": (UpgradeWay.STOPPED, UpgradeWay.BESIDE)}
+
+
 @dataclass(frozen=True, slots=True)
 class UpgradeStep:
     """One step for all groups of a project; `shards`: how many there are."""
@@ -57,6 +60,14 @@ def way(**said: bool) -> UpgradeWay:
     if len(found) > 1:
         raise UsageError(f"{found[0].value} and {found[1].value} contradict each other", hint="take one step after the other")
     return found[0] if found else UpgradeWay.STOPPED
+
+
+def refuse_needless(way: UpgradeWay, **said: bool) -> None:
+    """UsageError where an option is given that this way of upgrading does not heed."""
+    for option, heeding in _HEEDING.items():
+        if said.get(option.strip("-"), False) and way not in heeding:
+            ways = " and ".join("while no engine runs" if each is UpgradeWay.STOPPED else f"with {each.value}" for each in heeding)
+            raise UsageError(f"{option} means nothing with {way.value}", hint=f"{option} counts {ways}")
 
 
 def told(step: UpgradeStep, planned: Planned) -> str:

@@ -285,16 +285,11 @@ def agree_on_semantics(coordination: Coordination, group: str) -> None:
     project alone was begun before versions were told.
     """
     if has_moved(coordination, group):
-        return  # each of its projects has a version of its own (`agree_on_project`)
+        return  # each of its projects has a version of its own (`agreed_project`)
     if coordination.fact(group, PROJECT) is not None and coordination.fact(group, SEMANTICS_FACT) is None:
         refuse_other_semantics(BEFORE_VERSIONS, f"group {group}")
     stands = coordination.set_fact_once(group, SEMANTICS_FACT, str(SEMANTICS).encode())
     refuse_other_semantics(int(stands) if stands.isdigit() else BEFORE_VERSIONS, f"group {group}")
-
-
-def agree_on_project(coordination: Coordination, group: str, project: ProjectIdentity) -> Version:
-    """Of `agreed_project` what this engine runs."""
-    return agreed_project(coordination, group, project)[1]
 
 
 def agreed_project(coordination: Coordination, group: str, project: ProjectIdentity) -> tuple[Agreement, Version]:
