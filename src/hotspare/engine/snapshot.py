@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -277,6 +277,11 @@ class RowPagesOf(Mapping[tuple[str, int], bytes]):
     pages: Mapping[str, bytes]
     names: dict[tuple[str, int], str]
     key_names: dict[tuple[str, int], str]
+    in_store: PagesInStore | None = field(init=False)
+    """`pages`, where they stay in the store. Looked at once: a protocol is slow to tell, and pages are many."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "in_store", self.pages if isinstance(self.pages, PagesInStore) else None)
 
     def __getitem__(self, key: tuple[str, int]) -> bytes:
         return self.pages[self.names[key]]
@@ -291,11 +296,11 @@ class RowPagesOf(Mapping[tuple[str, int], bytes]):
         return len(self.names)
 
     def expect(self, names: Sequence[str]) -> None:
-        if isinstance(self.pages, PagesInStore):
-            self.pages.expect(names)
+        if self.in_store is not None:
+            self.in_store.expect(names)
 
     def known(self, name: str) -> object:
-        return self.pages.known(name) if isinstance(self.pages, PagesInStore) else None
+        return None if self.in_store is None else self.in_store.known(name)
 
 
 class _Decoded(KeptPages):
@@ -327,7 +332,7 @@ class _Decoded(KeptPages):
 
     @property
     def key_numbers(self) -> Sequence[int]:
-        if not isinstance(self._of_rows.pages, PagesInStore):
+        if self._of_rows.in_store is None:
             return []
         return sorted(number for name, number in self._of_rows.key_names if name == self._part)
 

@@ -91,7 +91,7 @@ class Layout:
         is_rising = bool((np.diff(numbers) > 0).all()) and (not len(numbers) or 0 <= numbers[0] <= numbers[-1] < 2**42)
         fills = 1 <= self.fill <= self.page_slots and not alive[-1, self.fill :].any() if len(numbers) else self.fill == 0
         has_hand = self.hand == NO_PAGE or self.hand in numbers
-        if not (is_rising and fills and has_hand and self.arrivals >= 0 and self.counts[:-1].all()):
+        if not (is_rising and fills and has_hand and self.arrivals >= 0 and alive[:-1].any(axis=1).all()):
             raise SnapshotDamaged("the pages of a window contradict each other")
 
 
