@@ -331,8 +331,12 @@ class _Decoded(KeptPages):
             return _of_parts(columns, [self._part])[self._part], dictionary.frozen()
 
     @property
+    def stay(self) -> bool:
+        return self._of_rows.in_store is not None
+
+    @property
     def key_numbers(self) -> Sequence[int]:
-        if self._of_rows.in_store is None:
+        if not self.stay:
             return []
         return sorted(number for name, number in self._of_rows.key_names if name == self._part)
 

@@ -40,6 +40,11 @@ class KeptPages(Mapping[int, Columns]):
 
     @property
     @abstractmethod
+    def stay(self) -> bool:
+        """Whether that is so: pages that are in memory anyway are read at once."""
+
+    @property
+    @abstractmethod
     def key_numbers(self) -> Sequence[int]:
         """Of its key pages; none where row pages cannot be read later."""
 

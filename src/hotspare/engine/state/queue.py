@@ -22,7 +22,10 @@ from hotspare.engine.kernels.relation import TIME_SLIDING, Policy
 from hotspare.engine.kernels.text_collection import mark_ring
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, UInt8s
 from hotspare.engine.state import memory
+from hotspare.engine.state.absent_queue import AbsentRows, Leaving
 from hotspare.engine.state.memory import STAYS, Home, LeavingSpace, Space, as_much
+from hotspare.engine.state.row_layout import StoredRows
+from hotspare.engine.state.strings import FrozenStrings
 
 _CAPACITY_MIN = 64
 GIVE_BACK_ROWS = 1 << 14
@@ -59,6 +62,10 @@ class RowQueue:
         self._home = home
         self._sent = self._wanted = 0
         """Whole blocks before this position left memory; rows before that one began to come back."""
+        self.absent: AbsentRows | None = None
+        """Rows that are in the store only; None where there is none."""
+        self._sent_before_absent = 0
+        """As `_sent`, of the rows before those that are absent: while there are any, `_sent` stands behind them."""
         self._marks: list[tuple[int, int]] = []
         """How far the queue was when."""
         self._read_from: list[tuple[LeavingSpace, int]] = []
@@ -96,6 +103,8 @@ class RowQueue:
             self._refused = np.empty((2 * count, 2), np.int64)
         counts[k.RUNS] = counts[k.MADE] = counts[k.REFUSED] = 0
         counts[k.ROOM] = rows_max
+        if self.absent is not None:
+            self._bring_what_leaves(Leaving(ring, self._policy, chunk.opcode, beats, counts, rows_max))
         self._expect(count + min(rows_max, _EXPECTED_ROWS))
         k.take(ring, self._policy, given, self._runs, self._refused, counts)
         runs, made, row, beat, _, leaving, cause, refused_count = counts[: k.COUNTS_WIDTH].tolist()
@@ -115,6 +124,7 @@ class RowQueue:
         twin = RowQueue.__new__(RowQueue)
         twin._policy, twin._twins, twin._runs, twin._refused = self._policy, [], self._runs, self._refused
         twin._spaces, twin._given_back, twin._home, twin._sent, twin._wanted, twin._marks = (), 0, STAYS, 0, 0, []
+        twin.absent, twin._sent_before_absent = self.absent.freeze() if self.absent is not None else None, 0
         twin._read_from = self._leaving()
         twin._ring = self._ring._replace(state=self._ring.state.copy())
         self._twins = [ref for ref in self._twins if ref() is not None]
@@ -131,9 +141,20 @@ class RowQueue:
         """How many rows ever came."""
         return self._ring.state.item(slots.LAST)
 
-    def rows(self, begin: int, end: int) -> tuple[Int64s, Bools, Int64s]:
-        """Copies of (lanes int64[n, width], valid bool[n, width], times int64[n], empty without), oldest first: of the rows that
-        came as number `begin` to before `end`, which are there."""
+    def stored(self) -> StoredRows:
+        """All rows, oldest first; absent ones are read."""
+        self.bring_all()
+        return self._rows(self.first, self.last)
+
+    def rows_of(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings | None]:
+        """Of a snapshot, those of a page by number that are alive; and their strings, as `RowPages.rows_of`."""
+        if self.absent is not None and self.absent.has(page):
+            return self.absent.unbound(page, alive)
+        first = page * len(alive) + int(np.argmax(alive))
+        return self._rows(first, first + int(np.count_nonzero(alive))), None
+
+    def _rows(self, begin: int, end: int) -> StoredRows:
+        """Copies of the rows that came as number `begin` to before `end`, which are in memory."""
         ring = self._ring
         where = _slices(ring, begin, end - begin)
         for space, width in self._read_from:
@@ -141,7 +162,8 @@ class RowQueue:
                 space.read_ahead(part.start * width, part.stop * width)
         lanes, valid = ring.lanes.reshape(-1, ring.width), ring.valid.reshape(-1, ring.width)
         times = [ring.times[part] for part in where] if len(ring.times) else [ring.times]
-        return np.concatenate([lanes[p] for p in where]), np.concatenate([valid[p] for p in where]), np.concatenate(times)
+        chosen = (np.concatenate([lanes[p] for p in where]), np.concatenate([valid[p] for p in where]))
+        return StoredRows(*chosen, np.arange(begin, end), np.concatenate(times))
 
     def begin(self, first: int) -> None:
         """Of one that is empty: so many rows came before those that are to be appended."""
@@ -150,22 +172,81 @@ class RowQueue:
 
     def append(self, lanes: Int64s, valid: Bools, times: Int64s) -> None:
         """Rows for which there is room."""
-        count, ring, done = len(lanes), self._ring, 0
-        for part in _slices(ring, self.last, count):
+        self._write(self.last, lanes, valid, times)
+        self._ring.state[slots.LAST] += len(lanes)
+
+    def _write(self, position: int, lanes: Int64s, valid: Bools, times: Int64s) -> None:
+        ring, done = self._ring, 0
+        for part in _slices(ring, position, len(lanes)):
             source = slice(done, done + part.stop - part.start)
             done = source.stop
             ring.lanes.reshape(-1, ring.width)[part] = lanes[source]
             ring.valid.reshape(-1, ring.width)[part] = valid[source]
             if len(ring.times):
                 ring.times[part] = times[source]
-        ring.state[slots.LAST] += count
+
+    def leave_absent(self, absent: AbsentRows) -> None:
+        """Of one that is empty, behind `begin`: these come before those that are to be appended, and are not written now."""
+        self.absent = absent
+        self._ring.state[slots.LAST] = absent.end
+        self._sent_before_absent, self._sent = self._sent, -(-absent.end // BLOCK_ROWS) * BLOCK_ROWS
+
+    def _bring(self, absent: AbsentRows) -> None:
+        """Read the oldest page that is absent; where there is no room for more, blocks of what came leave again. What the store
+        raises, SnapshotDamaged, and PageFileError."""
+        begin, stored = absent.begin, absent.next()
+        self._write(begin, stored.lanes, stored.valid, stored.time)
+        if not absent.pages:
+            self._end_absence()
+        elif self._leaving() and self._home.room < absent.page_slots * self._row_bytes:
+            self._send_before(absent.begin)
+
+    def _bring_what_leaves(self, leaving: Leaving) -> None:
+        while self.absent is not None and leaving.reaches(self.absent.begin):
+            self._bring(self.absent)
+
+    def bring_all(self) -> None:
+        """Read all that is absent."""
+        while self.absent is not None:
+            self._bring(self.absent)
+
+    def bring_some(self, rows: int) -> bool:
+        """After a step of so many rows: go on with reading what is absent. False: nothing is."""
+        for _ in range(1 + rows // self.absent.page_slots if self.absent is not None else 0):
+            if self.absent is not None:
+                self._bring(self.absent)
+        return self.absent is not None
+
+    def _end_absence(self) -> None:
+        """All that was absent came: blocks leave from one position on again."""
+        absent, self.absent = self.absent, None
+        assert absent is not None
+        if self._sent <= -(-absent.end // BLOCK_ROWS) * BLOCK_ROWS:
+            self._sent = self._sent_before_absent
+        else:
+            self._send_before(absent.end)
+
+    def _send_before(self, position: int) -> None:
+        """Whole blocks before that leave, which have not left and are not given back."""
+        begin, end = max(self._sent_before_absent, self._given_back // BLOCK_ROWS * BLOCK_ROWS), position // BLOCK_ROWS * BLOCK_ROWS
+        if end > begin:
+            self._send(begin, end - begin)
+        self._sent_before_absent = max(begin, end)
 
     def mark(self, columns: Int64s, marks: UInt8s, mark: int, since: int, rows: int) -> int:
         """Mark the codes in these columns, of so many rows from number `since` on; the number up to which that is done."""
         begin = max(since, self.first)
         end = min(begin + rows, self.last)
-        mark_ring(self._ring, columns, begin, end, marks, mark)
+        for first, last in self._in_memory(begin, end):
+            mark_ring(self._ring, columns, first, last, marks, mark)
         return end
+
+    def _in_memory(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """Of these positions."""
+        if self.absent is None:
+            return [(begin, end)]
+        around = (begin, min(end, self.absent.begin)), (max(begin, self.absent.end), end)
+        return [(first, last) for first, last in around if first < last]
 
     def _sharing(self) -> list[RowQueue]:
         """Snapshots that are still read from this ring."""
@@ -202,8 +283,9 @@ class RowQueue:
 
     def _expect(self, rows: int) -> None:
         """So many of the oldest rows may leave the queue next: those that are away begin to come back."""
-        begin, end = max(self.first, self._wanted), min(self.first + rows, self._sent)
-        if end <= begin or (end < self._sent and end - begin < BLOCK_ROWS // 4):
+        sent = self._sent if self.absent is None else self._sent_before_absent
+        begin, end = max(self.first, self._wanted), min(self.first + rows, sent)
+        if end <= begin or (end < sent and end - begin < BLOCK_ROWS // 4):
             return
         self._wanted = end
         for part in _slices(self._ring, begin, end - begin):
@@ -220,7 +302,10 @@ class RowQueue:
 
     @property
     def leaves_bytes(self) -> int:
-        return (self.last - max(self._sent, self._given_back)) * self._row_bytes
+        rows = self.last - max(self._sent, self._given_back)
+        if self.absent is not None:
+            rows += max(0, self.absent.begin - max(self._sent_before_absent, self._given_back))
+        return rows * self._row_bytes
 
     def tick(self, now: int) -> None:
         if not self._marks or self.last - self._marks[-1][0] >= BLOCK_ROWS:
@@ -235,34 +320,32 @@ class RowQueue:
 
     def send(self, size: int) -> int:
         blocks = min(max(1, size // (BLOCK_ROWS * self._row_bytes)), (self.last - self._sent) // BLOCK_ROWS)
-        for part in _slices(self._ring, self._sent, blocks * BLOCK_ROWS):
+        self._send(self._sent, blocks * BLOCK_ROWS)
+        self._sent += blocks * BLOCK_ROWS
+        return blocks * BLOCK_ROWS * self._row_bytes
+
+    def _send(self, begin: int, rows: int) -> None:
+        for part in _slices(self._ring, begin, rows):
             for space, width in self._leaving():
                 if part.stop > part.start:
                     space.send(part.start * width, part.stop * width)
-        self._sent += blocks * BLOCK_ROWS
-        return blocks * BLOCK_ROWS * self._row_bytes
 
     def _renew(self, rows: int) -> None:
         """Move to a ring of one's own, with room for so many; not to a smaller one."""
         old = self._ring
-        first, live = int(old.state[slots.FIRST]), self.live
-        self._given_back, self._wanted, self._sent = first, 0, first // BLOCK_ROWS * BLOCK_ROWS
+        first, here = self.first, self._in_memory(self.first, self.last)
+        self._given_back, self._wanted, self._sent_before_absent = first, 0, first // BLOCK_ROWS * BLOCK_ROWS
+        self._sent = self._sent_before_absent if self.absent is None else -(-self.absent.end // BLOCK_ROWS) * BLOCK_ROWS
         rows = rows if self._spaces else max(rows, old.capacity * 2 // 3)
         new, self._spaces = _ring_for(rows, old.width, old.keys, self._policy, old.state, self._home)
         if self._spaces:
             self._home.welcome(self)
-        for part in _slices(old, first, live):
-            at = _slices(new, first, part.stop - part.start)
-            first += part.stop - part.start
-            done = part.start
-            for to in at:
-                source = slice(done, done + to.stop - to.start)
-                done = source.stop
-                new.lanes.reshape(-1, new.width)[to] = old.lanes.reshape(-1, old.width)[source]
-                new.valid.reshape(-1, new.width)[to] = old.valid.reshape(-1, old.width)[source]
-                if len(new.times):
-                    new.times[to] = old.times[source]
         self._ring = new
+        for begin, end in here:
+            for part in _slices(old, begin, end - begin):
+                lanes, valid = old.lanes.reshape(-1, old.width)[part], old.valid.reshape(-1, old.width)[part]
+                self._write(begin, lanes, valid, old.times[part] if len(old.times) else old.times)
+                begin += part.stop - part.start
 
 
 def next_rank(rank: Int64s, beats: Int64s, row: int, beat: int) -> int:

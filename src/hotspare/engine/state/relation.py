@@ -34,6 +34,7 @@ from hotspare.engine.kernels.text_collection import mark_rows
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s
 from hotspare.engine.state import row_pages
 from hotspare.engine.state.absent import AbsentPages, KeptPages, PageReader, WhenRead
+from hotspare.engine.state.absent_queue import AbsentRows
 from hotspare.engine.state.absent_relation import relate_where_absent, remember
 from hotspare.engine.state.groups import GroupLists
 from hotspare.engine.state.key_pages import KeyColumns, KeysOfPages, RememberedKeys, key_pages
@@ -259,7 +260,7 @@ class Relation:
         """Pickled and copied as a snapshot has it: memory holds far more than rows, and belongs to one process. Codes of strings
         stay as they are, so the table of strings goes with it. Not while a change is worked on."""
         assert self._work is None
-        self._pages.bring_all()
+        self._bring_all()
         pages = {page.number: page.columns() for page in self.row_pages()}
         return _received, (self.shape, self.policy, self._home, self._reading, self.columns(), pages)
 
@@ -292,10 +293,15 @@ class Relation:
 
     @property
     def is_read_later(self) -> bool:
-        return self._pages.absent is not None
+        return self._pages.absent is not None or (self._queue is not None and self._queue.absent is not None)
 
     def read_some(self, rows: int) -> bool:
-        return self._pages.bring_some(rows)
+        return self._pages.bring_some(rows) if self._queue is None else self._queue.bring_some(rows)
+
+    def _bring_all(self) -> None:
+        if self._queue is not None:
+            self._queue.bring_all()
+        self._pages.bring_all()
 
     def _layout(self) -> Layout:
         if self._queue is None:
@@ -311,26 +317,13 @@ class Relation:
         """As `_page_columns`, of the keys alone."""
         if self._queue is None:
             return self._pages.keys_of(page, alive, self.shape.keys)
-        return self._queued_rows(page, alive).lanes[:, list(self.shape.keys)], None
-
-    def _queued_rows(self, number: int, alive: Bools) -> StoredRows:
-        first = number * self._pages.page_slots + int(np.argmax(alive))
-        return StoredRows(*self._in_queue(first, first + int(alive.sum())))
+        rows, strings = self._queue.rows_of(page, alive)
+        return rows.lanes[:, list(self.shape.keys)], strings
 
     def _page_columns(self, page: int, alive: Bools) -> tuple[Columns, FrozenStrings | None]:
         """Rows of a page: its place in memory, or its number where they stand in a queue; and their strings, as `RowsOfPage`."""
-        strings = None
-        if self._queue is None:
-            rows, strings = self._pages.rows_of(page, alive)
-        else:
-            rows = self._queued_rows(page, alive)
+        rows, strings = self._pages.rows_of(page, alive) if self._queue is None else self._queue.rows_of(page, alive)
         return rows.columns(self.shape.codes, self._times), strings
-
-    def _in_queue(self, first: int, last: int) -> tuple[Int64s, Bools, Int64s, Int64s]:
-        """Lanes, valid, order and times of rows in the queue."""
-        assert self._queue is not None
-        lanes, valid, times = self._queue.rows(first, last)
-        return lanes, valid, np.arange(first, last), times
 
     @property
     def _by_time(self) -> bool:
@@ -343,7 +336,8 @@ class Relation:
     def stored(self) -> tuple[Int64s, Bools, Int64s]:
         """Lanes, valid and times (empty where retention does not go by time) of all rows, in order of arrival."""
         if self._queue is not None:
-            return self._queue.rows(self._queue.first, self._queue.last)
+            found = self._queue.stored()
+            return found.lanes, found.valid, found.time
         rows, order = self._rows, self._pages.in_order()
         return rows.lanes[order], rows.valid[order], rows.time[order] if self._by_time else rows.time
 
@@ -386,7 +380,10 @@ class Relation:
     def _queued(self, queue: RowQueue, source: RowSource, first: int) -> bool:
         """Fill the queue, where rows stand in the order in which they came."""
         queue.begin(first)
-        for at in range(len(source.layout.numbers)):
+        absent = AbsentRows.of(self._reader_of(source), source.layout, first) if self.policy.in_order else None
+        if absent is not None:
+            queue.leave_absent(absent)
+        for at in range(absent.pages if absent is not None else 0, len(source.layout.numbers)):
             stored = self._checked(source, at)
             if not np.array_equal(stored.order, np.arange(queue.last, queue.last + len(stored.order))):
                 return False
@@ -417,8 +414,7 @@ class Relation:
     def _end_queue(self) -> None:
         """From now on rows stand in pages: where they would, had they always."""
         assert self._queue is not None
-        layout, kept = self._layout(), self._rows.state[list(_PERSISTED)]
-        stored = StoredRows(*self._in_queue(self._queue.first, self._queue.last))
+        layout, kept, stored = self._layout(), self._rows.state[list(_PERSISTED)], self._queue.stored()
         self._queue, self._pages = None, self._fresh(layout.page_slots)
         self._rows.state[list(_PERSISTED)] = kept
         self._put(RowsInMemory(layout, stored))
@@ -445,11 +441,16 @@ class Relation:
 
     def _absent_of(self, source: RowSource) -> AbsentPages | None:
         """What need not be read now."""
-        if self._reading is WhenRead.WHOLE or not isinstance(source, StoredPages) or not isinstance(source.pages, KeptPages):
+        reader = self._reader_of(source) if self._reading is WhenRead.AT_USE else None
+        if reader is None:
             return None
-        layout, shape = source.layout, self.shape
-        reader = PageReader(source.pages, shape.width, self._times, shape.added, shape.keys, layout.arrivals)
-        return AbsentPages.of(reader, layout.numbers, layout.counts, KeyColumns(shape.keys, shape.codes))
+        return AbsentPages.of(reader, source.layout.numbers, source.layout.counts, KeyColumns(self.shape.keys, self.shape.codes))
+
+    def _reader_of(self, source: RowSource) -> PageReader | None:
+        """Of pages that can be read later."""
+        if not isinstance(source, StoredPages) or not isinstance(source.pages, KeptPages):
+            return None
+        return PageReader(source.pages, self.shape.width, self._times, self.shape.added, self.shape.keys, source.layout.arrivals)
 
     @property
     def codes_per_row(self) -> int:
