@@ -32,19 +32,33 @@ RESULT = "shop/sales/kept"
 
 @dataclass
 class Site:
-    """Engines run without Spark unless `options` say otherwise; `stop` ends all that was started."""
+    """Engines run without Spark unless `options` say otherwise; `stop` ends all that was started. `bus_url`: of servers, which
+    others use too, with `coordination_url` and a `prefix` of one's own; by default everything is in the folder."""
 
     folder: Path
     project_text: str = PROJECT
     options: tuple[str, ...] = ("--runner", "local", "--snapshot-interval-ms", "200")
+    bus_url: str = ""
+    coordination_url: str = ""
+    prefix: str = PREFIX
     cluster: Cluster = field(init=False)
 
     def __post_init__(self) -> None:
         self.project = self.folder / "shop.yaml"
         self.project.write_text(self.project_text)
-        self.bus_url = f"sqlite:///{self.folder / 'bus.db'}"
         self.snapshots = self.folder / "bus.db-snapshots"
-        self.cluster = Cluster(self.project, self.bus_url, group_name(PREFIX, "shop"), PREFIX, self.folder, self.options)
+        if self.bus_url:
+            self.options = (*self.options, "--store", self.snapshots.as_uri())
+        else:
+            self.bus_url = f"sqlite:///{self.folder / 'bus.db'}"
+        group = group_name(self.prefix, "shop")
+        self.cluster = Cluster(self.project, self.bus_url, group, self.prefix, self.folder, self.options, self.coordination_url)
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """What commands are told of where the group is."""
+        of_servers = ("--coordination", self.coordination_url, "--store", self.snapshots.as_uri()) if self.coordination_url else ()
+        return ("--bus", self.bus_url, "--prefix", self.prefix, *of_servers)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One command to its end."""

@@ -22,7 +22,7 @@ from hotspare.testing.cluster import SpawnedEngine, wait_until
 from hotspare.testing.recorder import OutputReader, ReferenceRun
 from hotspare.testing.server_process import LOOPBACK
 from hotspare.testing.verify import compare_stream
-from tests.e2e.site import PREFIX, SOURCE, Site
+from tests.e2e.site import SOURCE, Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -77,10 +77,20 @@ class Shop:
     site: Site
     readers: dict[str, OutputReader] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.bus = open_bus(self.site.bus_url)
+
+    def close(self) -> None:
+        self.site.stop()
+        self.bus.close()
+
+    def topic(self, stream: str) -> str:
+        return outbound_topic(self.site.prefix, "shop", *stream.split("/"))
+
     def begin(self) -> SpawnedEngine:
         file = self.site.folder / "orders.csv"
         file.write_text("".join(f"i,n,{i},{i % 7},1\n" for i in range(EVENTS)))
-        window = ("--bus", self.site.bus_url, "--prefix", PREFIX, "--window", SOURCE)
+        window = ("--bus", self.site.bus_url, "--prefix", self.site.prefix, "--window", SOURCE)
         return self.site.cluster.start_other("publisher", "publish", *window, "--rate", str(RATE), str(file))
 
     def start(self, text: str) -> None:
@@ -103,7 +113,7 @@ class Shop:
 
     def newer(self, *arguments: str) -> list[str]:
         """A command of a hotspare whose windows mean something else, as far as it says."""
-        return [sys.executable, "-c", NEWER, *arguments, "--bus", self.site.bus_url, "--prefix", PREFIX]
+        return [sys.executable, "-c", NEWER, *arguments, *self.site.services]
 
     def kill(self, *names: str) -> None:
         for name in names:
@@ -123,22 +133,18 @@ class Shop:
     def upgrade(self, text: str, *options: str) -> str:
         project = self.site.folder / "changed.yaml"
         project.write_text(text)
-        done = self.site.run("upgrade", str(project), "--bus", self.site.bus_url, "--prefix", PREFIX, *options)
+        done = self.site.run("upgrade", str(project), *self.site.services, *options)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def poll(self) -> dict[str, OutputReader]:
-        bus = open_bus(self.site.bus_url)
-        try:
-            schemas = {**plan(OLD).stream_schemas, **plan(NEW).stream_schemas}
-            for stream in (*UNCHANGED, "sales/short", "sales/large", "sales/old", "sales/recent"):
-                topic = outbound_topic(PREFIX, "shop", *stream.split("/"))
-                reader = self.readers.setdefault(stream, OutputReader(bus, topic, output_schema(schemas[stream])))
-                reader._bus = bus
-                if topic in bus.topics():
-                    reader.poll()
-        finally:
-            bus.close()
+        topics = self.bus.topics()
+        schemas = {**plan(OLD).stream_schemas, **plan(NEW).stream_schemas}
+        for stream in (*UNCHANGED, "sales/short", "sales/large", "sales/old", "sales/recent"):
+            topic = self.topic(stream)
+            reader = self.readers.setdefault(stream, OutputReader(self.bus, topic, output_schema(schemas[stream])))
+            if topic in topics:
+                reader.poll()
         return self.readers
 
     def wait_for_more(self, stream: str, count: int) -> None:
@@ -147,14 +153,19 @@ class Shop:
 
     def reference(self, text: str) -> dict[str, pa.Table]:
         """The uninterrupted run of one project over all that was published, ticks included."""
-        bus, project = open_bus(self.site.bus_url), plan(text)
-        try:
-            topics = (SourceTopic(inbound_topic(PREFIX, "shop", "sales", "orders")),)
-            run = ReferenceRun(bus, project, Head.of(project), topics)
-            run.poll()
-            return dict(run.tables())
-        finally:
-            bus.close()
+        project, topics = plan(text), (SourceTopic(inbound_topic(self.site.prefix, "shop", "sales", "orders")),)
+        run = ReferenceRun(self.bus, project, Head.of(project), topics)
+        run.poll()
+        return dict(run.tables())
+
+
+def _site(folder: Path, request: pytest.FixtureRequest, where: str) -> Site:
+    """All in a folder, or on a Kafka broker and a ZooKeeper."""
+    options = ("--runner", "local", "--snapshot-interval-ms", "300")
+    if where == "embedded":
+        return Site(folder, options=options)
+    kafka, zookeeper = request.getfixturevalue("kafka"), request.getfixturevalue("zookeeper")
+    return Site(folder, options=options, bus_url=kafka.url, coordination_url=f"{zookeeper.url}/{folder.name}", prefix=folder.name)
 
 
 def check_unchanged(shop: Shop, least: int = 500) -> None:
@@ -195,7 +206,7 @@ def test_stopped_engines_go_on_with_a_changed_project_and_back(tmp_path: Path) -
         active = shop.site.cluster.leader().holder
         shop.kill(active)
         shop.wait_for_more("sales/recent", 100)
-        refused = shop.site.run("upgrade", str(shop.site.project), "--bus", shop.site.bus_url, "--prefix", PREFIX)
+        refused = shop.site.run("upgrade", str(shop.site.project), *shop.site.services)
         assert refused.returncode == 0, refused.stderr  # it runs this project already
         shop.site.project.write_text(OLD)
         late = shop.site.run_engine()
@@ -210,12 +221,15 @@ def test_stopped_engines_go_on_with_a_changed_project_and_back(tmp_path: Path) -
     except ClusterError as error:
         raise AssertionError(f"{error}\n{shop.site.cluster.account()}") from error
     finally:
-        shop.site.stop()
+        shop.close()
 
 
-def test_a_changed_project_runs_beside_the_one_before_takes_over_and_gives_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["embedded", "servers"])
+def test_a_changed_project_runs_beside_the_one_before_takes_over_and_gives_back(
+    tmp_path: Path, request: pytest.FixtureRequest, where: str
+) -> None:
     """SPEC Z6, while events come: engines of both projects, the active one killed under each of them, forwards and back."""
-    shop = Shop(Site(tmp_path, options=("--runner", "local", "--snapshot-interval-ms", "300")))
+    shop = Shop(_site(tmp_path, request, where))
     try:
         shop.start(OLD)
         publisher = shop.begin()
@@ -245,7 +259,7 @@ def test_a_changed_project_runs_beside_the_one_before_takes_over_and_gives_back(
     except ClusterError as error:
         raise AssertionError(f"{error}\n{shop.site.cluster.account()}") from error
     finally:
-        shop.site.stop()
+        shop.close()
 
 
 def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_over(tmp_path: Path) -> None:
@@ -279,4 +293,4 @@ def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_o
     except ClusterError as error:
         raise AssertionError(f"{error}\n{cluster.account()}") from error
     finally:
-        shop.site.stop()
+        shop.close()

@@ -109,13 +109,11 @@ def _to_application(service: Coordination, groups: Sequence[str], application: s
 def _spread(service: Coordination, groups: Collection[str]) -> dict[str, str]:
     """By those groups that have to move: to whom. Only engines count that gave word lately."""
     from hotspare.cli.shared.group_report import SILENT_MS_MAX
-    from hotspare.ha.rules.membership import present
-    from hotspare.ha.rules.roles import Role
+    from hotspare.ha.member_record import spares_of
 
     active = {group: service.leader(group).holder for group in groups}
     spares = {
-        group: {m.engine for m in present(service.members(group), SILENT_MS_MAX) if m.role == Role.STANDBY.value}
-        for group in groups
+        group: {m.engine for m in spares_of(service.members(group), holder, SILENT_MS_MAX)} for group, holder in active.items()
     }
     return moves_to_spread(active, spares)
 

@@ -160,6 +160,18 @@ def _is_partition(text: str) -> bool:
     return mark != "" and told_number(topic) is not None and told_number(number) is not None
 
 
+def spares_of(members: Sequence[Member], holder: str, silent_ms: int) -> list[Member]:
+    """Who could have the role next: engines whose state is complete, and which gave word less than so long before the newest word
+    of any. Where a group has two projects, those of the one that the holder runs."""
+    heard = [m for m in membership.present(members, silent_ms) if m.role == Role.STANDBY.value and m.engine != holder]
+    leading = {_project(m) for m in members if m.engine == holder}
+    return [m for m in heard if not leading or _project(m) in leading]
+
+
+def _project(member: Member) -> int:
+    return told_number(member.detail.get(PROJECT, "")) or 0
+
+
 def _confirmed_by(member: Member) -> int:
     """The order of the newest snapshot that another engine confirmed; -1 for none."""
     order = told_number(member.detail.get(_CONFIRMED, ""))

@@ -10,8 +10,7 @@ from hotspare.bus.naming import group_name
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.errors import CoordinationError
-from hotspare.ha.rules.membership import present
-from hotspare.ha.rules.roles import Role
+from hotspare.ha.member_record import spares_of
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned import sharing
@@ -72,9 +71,5 @@ def shard_role(coordination: Coordination, group: str) -> ShardRole:
 def role_of(members: Sequence[Member], holder: str) -> ShardRole:
     """From the records of a group. An engine that no application hosts counts as one of its own."""
     application = {member.engine: member.detail.get("application", member.engine) for member in members}
-    spares = {
-        application[member.engine]: member.engine
-        for member in present(members, _SILENT_MS_MAX)
-        if member.role == Role.STANDBY.value and member.engine != holder
-    }
+    spares = {application[member.engine]: member.engine for member in spares_of(members, holder, _SILENT_MS_MAX)}
     return ShardRole(application.get(holder, holder), spares)

@@ -99,3 +99,15 @@ def test_the_records_of_a_group_say_who_could_take_over() -> None:
     ]
     assert role_of(members, "e-1") == ShardRole("e", {"w": "w-1"})
     assert role_of(members, "").active == ""
+
+
+def test_where_a_group_has_two_projects_only_the_one_that_leads_has_spares() -> None:
+    """SPEC Z6. Of an engine before the second project came it is not told; its project is the first one."""
+
+    def member(engine: str, role: str, **told: str) -> Member:
+        return Member(engine, "", 1, 1, "", "", "", "", role, {}, {"application": engine[0], **told}, 20_000)
+
+    members = [member("e-1", "active", project="0"), member("w-1", "standby"), member("n-1", "standby", project="1")]
+    assert role_of(members, "e-1") == ShardRole("e", {"w": "w-1"})
+    assert role_of([replace(members[0], role="standby"), replace(members[2], role="active")], "n-1").spares == {}
+    assert role_of(members, "who is gone").spares == {"w": "w-1", "n": "n-1"}
