@@ -268,7 +268,7 @@ def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_o
     cluster = shop.site.cluster
 
     def upgraded(*options: str) -> str:
-        command = shop.newer("upgrade", str(shop.site.project), "--empty", *options)
+        command = shop.newer("upgrade", str(shop.site.project), *options)
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -279,7 +279,7 @@ def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_o
         cluster.wait_ready(240)
         publisher = shop.begin()
         shop.wait_for_more("sales/kept", 200)
-        upgraded("--beside")
+        upgraded("--beside", "--empty")
         run = shop.newer("run", str(shop.site.project), "--engine", "two", *shop.site.options)
         cluster.engines["two"] = cluster._spawn("two", run, LOOPBACK)
         cluster.wait_ready(240)
