@@ -20,8 +20,10 @@ from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
 from hotspare.stores.open import open_store
 from hotspare.testing.kafka_server import KafkaServers
+from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.contract.kafka_door import KafkaDoor, empty
 from tests.contract.material import ManualClock
+from tests.contract.zookeeper_doors import Doors
 
 BUSY_TIMEOUT_MS = 20_000
 """On a busy machine a writer may wait long for its turn; only the tests about locks want to be told soon."""
@@ -115,3 +117,29 @@ def open_store_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
 @pytest.fixture
 def store(open_store_door: Callable[[], Store]) -> Store:
     return open_store_door()
+
+
+@pytest.fixture
+def doors(zookeeper: ZooKeeperServer) -> Iterator[Doors]:
+    found = Doors(zookeeper)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A server to be killed and frozen; it runs again when a test is over."""
+    with ZooKeeperServer.start(tmp_path_factory.mktemp("own")) as server:
+        yield server
+
+
+@pytest.fixture
+def own_doors(own_server: ZooKeeperServer) -> Iterator[Doors]:
+    if not own_server.process.is_running:
+        own_server.restart()
+    found = Doors(own_server)
+    yield found
+    own_server.thaw()
+    if not own_server.process.is_running:
+        own_server.restart()
+    found.close()

@@ -71,9 +71,8 @@ def command(
             for line in told if dry_run else steps.taken(way, step, found):
                 typer.echo(line)
             return
-        for each in found:
-            if not each.is_done:
-                refuse_if_alive(service, each.group, Others.GONE if force else Others.UNKNOWN)
+        for each in (each for each in found if not each.is_done):
+            refuse_if_alive(service, each.group, Others.GONE if force else Others.UNKNOWN)
         for each in found:
             outcome = "runs this project already" if each.is_done else _outcome(each, upgrade(each, places))
             typer.echo(f"{each.group}: {outcome}")

@@ -1,0 +1,110 @@
+"""What stands in the nodes of ZooKeeper coordination, who may read it, and what is made of nodes that others wrote."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from kazoo.client import KazooClient
+
+from hotspare.coordination.zookeeper.nodes import NODE_BYTES_MAX
+from hotspare.coordination.zookeeper.url import parse_zookeeper_url
+from hotspare.errors import CoordinationError, CoordinationSuspended, UsageError
+from hotspare.testing.zookeeper_server import ZooKeeperServer
+from tests.contract.material import member
+from tests.contract.zookeeper_doors import LONG_MS, PATIENT, WAIT_S, Doors
+
+
+@pytest.fixture
+def plain(zookeeper: ZooKeeperServer) -> Iterator[KazooClient]:
+    """A client of ZooKeeper that knows nothing of hotspare."""
+    client = KazooClient(zookeeper.address)
+    client.start(WAIT_S)
+    yield client
+    client.stop()
+    client.close()
+
+
+def test_the_nodes_can_be_looked_at(doors: Doors, plain: KazooClient) -> None:
+    """SPEC C5: members are ephemeral sequential nodes, by name and in order, below a path of their group's own (SPEC C7)."""
+    one = doors.open()
+    one.join("trading.trades", member("e1"))
+    one.join("trading.trades", member("e.2/ü"))
+    one.campaign("trading.trades", 0, member("e1"), LONG_MS)
+    base = f"{doors.url.removeprefix(doors.server.url)}/groups/trading%2Etrades"
+    names = sorted(plain.get_children(f"{base}/members"), key=lambda name: name[-10:])
+    assert names == ["e1-0000000000", "e%2E2%2F%C3%BC-0000000001"]
+    assert all(plain.exists(f"{base}/members/{name}").ephemeralOwner for name in names)
+    assert b'"epoch":1,"holder":"e1"' in plain.get(f"{base}/role")[0]
+
+
+def test_two_paths_never_meet(doors: Doors) -> None:
+    one, other = doors.open(url=f"{doors.url}/one"), doors.open(url=f"{doors.url}/other")
+    inside = doors.open(url=f"{doors.url}/one/groups/g")
+    one.join("g", member("a"))
+    assert one.campaign("g", 0, member("a"), LONG_MS) == 1
+    assert (list(other.groups()), list(other.members("g")), other.leader("g").epoch) == ([], [], 0)
+    assert other.campaign("g", 0, member("b"), LONG_MS) == 1
+    assert inside.campaign("g", 0, member("c"), LONG_MS) == 1
+    assert [c.leader("g").holder for c in (one, other, inside)] == ["a", "b", "c"]
+
+
+def test_only_the_user_reads_and_writes_and_no_log_tells_the_password(
+    doors: Doors, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2\n")
+    caplog.set_level(logging.NOTSET)
+    ours = doors.open(f"{PATIENT}&user=ops&password_file={secret}")
+    assert ours.campaign("g", 0, member("a"), LONG_MS) == 1
+    again = doors.open(f"{PATIENT}&user=ops&password=hunter2")
+    assert again.leader("g").holder == "a"
+    for options in (PATIENT, f"{PATIENT}&user=ops&password=wrong"):
+        stranger = doors.open(options)
+        for call in (
+            lambda: stranger.leader("g"),  # noqa: B023
+            lambda: stranger.campaign("g", 1, member("b"), LONG_MS),  # noqa: B023
+        ):
+            with pytest.raises(CoordinationError, match="zookeeper refuses access") as refused:
+                call()
+            assert not isinstance(refused.value, CoordinationSuspended)
+    neighbour = doors.open(f"{PATIENT}&user=dev&password=other", url=f"{doors.server.url}/test/{uuid4().hex}")
+    assert neighbour.campaign("g", 0, member("n"), LONG_MS) == 1
+    assert "hunter2" not in caplog.text
+    assert "hunter2" not in repr(parse_zookeeper_url("zookeeper://a?user=ops&password=hunter2"))
+
+
+def test_what_does_not_fit_into_a_node(doors: Doors) -> None:
+    one = doors.open()
+    text, noise = b"x" * (20 * NODE_BYTES_MAX), random.Random(1).randbytes(NODE_BYTES_MAX + 1)
+    assert one.set_fact_once("g", "long", text) == text
+    assert one.fact("g", "long") == text
+    with pytest.raises(UsageError, match="does not fit into zookeeper"):
+        one.set_fact_once("g", "noise", noise)
+    many = member("a", detail={str(n): "x" * 100 for n in range(10_000)})
+    one.join("g", many)
+    assert replace(one.members("g")[0], seen_ms=0) == replace(many, detail={})
+    with pytest.raises(UsageError, match="too long for zookeeper"):
+        one.ask_switchover("g", "x" * NODE_BYTES_MAX)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\xff", b"[]", b'{"format":2}', b'{"format":1}', b'{"format":1,"epoch":"x","y":1}'])
+def test_nodes_that_others_wrote_are_not_believed(doors: Doors, plain: KazooClient, garbage: bytes) -> None:
+    one = doors.open()
+    one.join("g", member("a"))
+    base = f"{doors.url.removeprefix(doors.server.url)}/groups/g"
+    plain.create(f"{base}/role", garbage)
+    plain.create(f"{base}/facts/origin", garbage)
+    plain.create(f"{base}/members/strange", garbage)
+    with pytest.raises(CoordinationError, match="holds nothing that this version of hotspare wrote"):
+        one.leader("g")
+    with pytest.raises(CoordinationError, match="holds nothing"):
+        one.campaign("g", 0, member("a"), LONG_MS)
+    with pytest.raises(CoordinationError, match="holds nothing"):
+        one.fact("g", "origin")
+    assert [m.engine for m in one.members("g")] == ["a"]
