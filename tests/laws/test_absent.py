@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import cast
@@ -293,11 +293,17 @@ def any_stored(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
 
 
 def _filled(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    pieces = (numbers(list(range(begin, begin + 10_000)), begin) for begin in range(0, ROWS, 10_000))
+    return filled(store, large_plan(), pieces, monkeypatch)
+
+
+def filled(store: Store, of: Plan, pieces: Iterable[pa.RecordBatch], monkeypatch: pytest.MonkeyPatch) -> Store:
+    """With a snapshot of what comes of these batches, of which pages are read later."""
     monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
     monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
-    pipeline = Pipeline.fresh(large_plan())
-    for begin in range(0, ROWS, 10_000):
-        pipeline.feed(numbers(list(range(begin, begin + 10_000)), begin))
+    pipeline = Pipeline.fresh(of)
+    for piece in pieces:
+        pipeline.feed(piece)
     frozen = pipeline.freeze()
     store.put("g", "s", "e", 1, frozen.header, frozen.contents())
     store.confirm("g", "s")

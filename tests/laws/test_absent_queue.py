@@ -29,7 +29,7 @@ from hotspare.stores.open import open_store
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws import core_scripts as scripts_of
 from tests.laws.core_scripts import decoded, joined, snapshot_bytes
-from tests.laws.test_absent import Asked, fed, unread
+from tests.laws.test_absent import Asked, fed, filled, unread
 from tests.laws.test_cut import cut
 
 pytestmark = pytest.mark.law
@@ -201,15 +201,8 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 def _filled(store: Store, of: Plan, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
-    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
-    pipeline = Pipeline.fresh(of)
-    for begin in range(0, ROWS, 10_000):
-        pipeline.feed(a_row(of, 2 * begin, 1_000_000 + begin, 10_000, begin))
-    frozen = pipeline.freeze()
-    store.put("g", "s", "e", 1, frozen.header, frozen.contents())
-    store.confirm("g", "s")
-    return store
+    pieces = (a_row(of, 2 * begin, 1_000_000 + begin, 10_000, begin) for begin in range(0, ROWS, 10_000))
+    return filled(store, of, pieces, monkeypatch)
 
 
 def test_a_restore_reads_what_it_needs(stored: Store) -> None:
