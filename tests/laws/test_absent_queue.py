@@ -16,7 +16,7 @@ from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.poison import WindowFailure
-from hotspare.engine.snapshot import RowPageContent
+from hotspare.engine.snapshot import Frozen, RowPageContent
 from hotspare.engine.state import key_pages, queue, row_pages
 from hotspare.engine.state.absent_queue import Leaving
 from hotspare.engine.state.queue import RowQueue
@@ -134,13 +134,18 @@ def test_what_comes_after_a_restore_is_the_same(place: int, comes: str, page_slo
         assert snapshot_bytes(third) == after
 
 
-def test_rows_that_leave_are_read_one_page_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of one step are not all read at its beginning, unless they leave by age."""
+def frozen_after(place: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[pa.RecordBatch], Frozen]:
+    """All batches, and a snapshot taken after so many, whose small pages are read later."""
     monkeypatch.setattr(row_pages, "PAGE_SLOTS", 4)
     monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
     pieces, whole = list(batches()), Pipeline.fresh(plan())
-    fed(pieces[:20], whole)
-    frozen = whole.freeze()
+    fed(pieces[:place], whole)
+    return pieces, whole.freeze()
+
+
+def test_rows_that_leave_are_read_one_page_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of one step are not all read at its beginning, unless they leave by age."""
+    _, frozen = frozen_after(20, monkeypatch)
     restored = Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages())))
     monkeypatch.setattr(RowQueue, "bring_some", lambda each, rows: each.absent is not None)
     before = absent(restored)
@@ -152,11 +157,7 @@ def test_rows_that_leave_are_read_one_page_after_the_other(monkeypatch: pytest.M
 
 def test_the_law_bites(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that is not read is missed."""
-    monkeypatch.setattr(row_pages, "PAGE_SLOTS", 4)
-    monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
-    pieces, whole = list(batches()), Pipeline.fresh(plan())
-    fed(pieces[:16], whole)
-    frozen = whole.freeze()
+    pieces, frozen = frozen_after(16, monkeypatch)
     restored, other = (Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages()))) for _ in range(2))
     expected = fed(unread(pieces, other), other)
     monkeypatch.setattr(RowQueue, "bring_some", lambda each, rows: each.absent is not None)
