@@ -216,6 +216,7 @@ class ApplicationsDemo:
         longest = max(gap.gap_ms for gap in gaps)
         shards = ", ".join(map(str, epochs))
         self.say(f"{self.report.kills}. {what} {struck.application}: shards {shards} went on within {longest:.0f} ms")
+        self._poll()
 
     def _first_outputs(self, epochs: Mapping[int, int]) -> bool:
         """Whether each of these shards has put something out under a newer epoch."""

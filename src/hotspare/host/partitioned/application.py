@@ -208,8 +208,8 @@ class Application:
             return max(1, min(_LOOK_MS_MAX, self._stop_by_ms - now_ms))
         self._place(now_ms)
         dues = [_LOOK_MS_MAX + now_ms]
-        for number in self._tasks:
-            task, actions = watch.due(self._tasks[number], now_ms, self._spark.task_lease_ms)
+        for number, before in list(self._tasks.items()):
+            task, actions = watch.due(before, now_ms, self._spark.task_lease_ms, self._executor_of(before, now_ms))
             self._tasks[number] = task
             for action in actions:
                 if isinstance(action, watch.StartJob):
@@ -219,6 +219,11 @@ class Application:
             due_ms = watch.next_due_ms(task, self._spark.task_lease_ms)
             dues += [] if due_ms is None else [due_ms]
         return max(1, min(dues) - now_ms)
+
+    def _executor_of(self, task: watch.WatchedTask, now_ms: int) -> watch.Executor:
+        """Spark is asked where that counts."""
+        is_asked = watch.is_silent(task, now_ms, self._spark.task_lease_ms)
+        return watch.Executor.LOST if is_asked and self._jobs.has_lost(task.executor) else watch.Executor.THERE
 
     def _place(self, now_ms: int) -> None:
         """Shards follow the slots."""

@@ -4,6 +4,7 @@
     RESTING    its pause is over             WAITING      a job is started
     WAITING    it says hello                 RUNNING
     RUNNING    silent for longer than lease  WAITING      the job is abandoned, the executor ended, another job started
+    RUNNING    likewise, its executor lost   WAITING      nothing: Spark starts it again, in the same job
     any        word of another job           the same     it is turned away, and ends itself
     any        word of an older attempt      the same     likewise
     any        its job ended with a reason   RESTING      after a pause that doubles each time, but for a run of a while
@@ -11,8 +12,9 @@
     any        the job was broken off        RESTING      likewise
 
 A connection that closes decides nothing: who is killed is started again by Spark, in the same job, and says hello as another
-attempt; who is cut off comes back or loses its lease. A task that Spark has no slot for is WAITING for as long as it takes;
-which shards it hosts meanwhile, and later, placing.py says.
+attempt; who is cut off comes back or loses its lease. Where Spark itself has given an executor up it is starting the task again
+already, on an executor that may take longer than the lease to come up: another job would only begin that anew. A task that Spark
+has no slot for is WAITING for as long as it takes; which shards it hosts meanwhile, and later, placing.py says.
 """
 
 from __future__ import annotations
@@ -27,6 +29,13 @@ PAUSE_FIRST_MS = 1_000
 PAUSE_MAX_MS = 60_000
 STEADY_MS = 60_000
 """After so long a task that ends is started again as if it were for the first time."""
+
+
+class Executor(Enum):
+    """That of a task, as Spark has it."""
+
+    THERE = "there"
+    LOST = "lost"
 
 
 class TaskPhase(Enum):
@@ -94,22 +103,36 @@ class JobEnd:
     is_final: bool = False
 
 
-def due(task: WatchedTask, now_ms: int, lease_ms: int) -> tuple[WatchedTask, list[StartJob | AbandonJob]]:
-    """What is to be done about it now."""
+def is_silent(task: WatchedTask, now_ms: int, lease_ms: int) -> bool:
+    """Whether it runs and did not report for longer than it may."""
+    return task.phase is TaskPhase.RUNNING and now_ms - task.heard_ms > lease_ms
+
+
+def due(
+    task: WatchedTask, now_ms: int, lease_ms: int, executor: Executor = Executor.THERE
+) -> tuple[WatchedTask, list[StartJob | AbandonJob]]:
+    """What is to be done about it now. `executor` counts where it is silent."""
     if task.phase is TaskPhase.RESTING and now_ms >= task.due_ms:
         started = _waiting(task, now_ms)
         return started, [StartJob(task.number, started.job)]
-    silent_ms = now_ms - task.heard_ms
-    if task.phase is TaskPhase.RUNNING and silent_ms > lease_ms:
-        started = _waiting(task, now_ms)
-        return started, [AbandonJob(task.number, task.job, task.executor, silent_ms), StartJob(task.number, started.job)]
-    return task, []
+    if not is_silent(task, now_ms, lease_ms):
+        return task, []
+    if executor is Executor.LOST:
+        return _waiting_again(task, now_ms), []
+    started = _waiting(task, now_ms)
+    return started, [AbandonJob(task.number, task.job, task.executor, now_ms - task.heard_ms), StartJob(task.number, started.job)]
 
 
 def _waiting(task: WatchedTask, now_ms: int) -> WatchedTask:
     """With its next job."""
     job, nothing = task.job + 1, frozenset[int]()
     return replace(task, phase=TaskPhase.WAITING, job=job, attempt=-1, executor="", complete=nothing, waits_since_ms=now_ms)
+
+
+def _waiting_again(task: WatchedTask, now_ms: int) -> WatchedTask:
+    """For another attempt of the same job; the one before is turned away should it live."""
+    later, nothing = task.attempt + 1, frozenset[int]()
+    return replace(task, phase=TaskPhase.WAITING, attempt=later, executor="", complete=nothing, waits_since_ms=now_ms)
 
 
 def next_due_ms(task: WatchedTask, lease_ms: int) -> int | None:
@@ -123,7 +146,7 @@ def greeted(task: WatchedTask, job: int, attempt: int, executor: str, now_ms: in
     """An attempt of a job says hello, for the first time or on another connection."""
     if task.phase is TaskPhase.RESTING or job != task.job or attempt < task.attempt:
         return task, Answer.TURNED_AWAY
-    if attempt == task.attempt:
+    if attempt == task.attempt and task.phase is TaskPhase.RUNNING:
         return replace(task, heard_ms=now_ms), Answer.WELCOME
     running = replace(task, phase=TaskPhase.RUNNING, attempt=attempt, executor=executor, heard_ms=now_ms, began_ms=now_ms)
     return replace(running, complete=frozenset(), has_come=True), Answer.WELCOME

@@ -21,6 +21,8 @@ from hotspare.runners.spark.partitioned.place import TaskPlace
 _DETAIL_LENGTH_MAX = 500
 _KNOWN_WITHIN_S = 2.0
 _LOOK_S = 0.05
+_ALSO_LOST = False
+"""Spark's store of executors is asked for active ones only, or for all."""
 
 
 Work = Callable[[TaskPlace], Any]
@@ -57,6 +59,13 @@ class TaskJobs:
         """Best effort: end it and have another one started in its place."""
         with suppress(Exception):
             self._context._jsc.sc().killAndReplaceExecutor(executor)
+
+    def has_lost(self, executor: str) -> bool:
+        """Whether Spark has given an executor up, and so starts its tasks again; False where that cannot be told."""
+        with suppress(Exception):
+            known = self._context._jsc.sc().statusStore().executorList(_ALSO_LOST)
+            return any(known.apply(i).id() == executor and not known.apply(i).isActive() for i in range(known.size()))
+        return False
 
     def executor_of(self, place: TaskPlace) -> str:
         """The id of the executor that runs a task, "" where it cannot be told. It may take a moment until Spark knows."""
