@@ -241,5 +241,5 @@ APPLICATION_SCENARIOS = (
     ApplicationScenario("A6", an_executor_freezes_inside_a_transaction_and_thaws, needs=Needs.BROKERS, is_short=True),
     ApplicationScenario("A7", different_shards_are_missing_in_each_application),
     ApplicationScenario("A8", a_spare_that_comes_and_goes_moves_no_role, rebalance_after_ms=15_000),
-    ApplicationScenario("A9", many_parts_of_one_application_are_killed),
+    ApplicationScenario("A9", many_parts_of_one_application_are_killed, rebalance_after_ms=1_000),
 )

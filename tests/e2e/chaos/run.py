@@ -3,7 +3,8 @@
     make chaos                                   Kafka with three brokers, and ZooKeeper; then engines on hosts of their own;
                                                  then applications of Spark, at last workers of a cluster on hosts of their own
     make chaos ARGS="--site embedded --only E2 E16 --rounds 5 --seed 3"
-    make chaos ARGS="--only A9 --kills 200"      so many parts of one application, one after another
+    make chaos ARGS="--only A9 --kills 200 --rate 30 --compilers both"
+                                                 so many parts of one application, one after another: an hour or two
     make chaos ARGS="--only A1 A4 A7 --together" one pair of applications goes through all of them: most of the time is their start
 
 Exit status 0 only if after each scenario the delivered events are those of the uninterrupted run and no process is left over.
@@ -27,6 +28,7 @@ from hotspare.demo.scenario import Demo, DemoOptions, DemoReport, EndOfInput
 from hotspare.demo.site import Site, embedded
 from hotspare.testing.applications import Strike
 from hotspare.testing.hosts import why_not
+from hotspare.testing.kafka_server import Compilers, Tuning
 from tests.e2e.chaos.application_scenarios import APPLICATION_SCENARIOS, ApplicationScenario
 from tests.e2e.chaos.host_scenarios import HOST_SCENARIOS
 from tests.e2e.chaos.scenarios import SCENARIOS, Needs, Scenario
@@ -37,8 +39,8 @@ AnyScenario = Scenario | ApplicationScenario
 EVENTS, RATE = 6_000, 300.0
 SHARD_EVENTS, SHARD_RATE = 500_000, 100.0
 """Of a project in shards: more than there will be, for the last strike ends them."""
-TASK_LEASE_MS = 10_000
-"""As the command has it by default: where thirty processes share two cores, a task that starts may be silent for five seconds."""
+TASK_LEASE_MS = 20_000
+"""Twice what the command has by default: where thirty processes share two cores, one that starts may be silent for ten seconds."""
 WORKERS = 4
 ON_WORKERS = ("--tasks", "2", "--conf", f"spark.pyspark.python={sys.executable}", "--conf", "spark.executor.memory=512m")
 """Two of the workers for each application; they see the files of this machine."""
@@ -75,7 +77,13 @@ def play(
 
 
 def play_applications(
-    scenarios: Sequence[ApplicationScenario], site: Site, folder: Path, seed: int, say: Callable[[str], None], kills: int = 0
+    scenarios: Sequence[ApplicationScenario],
+    site: Site,
+    folder: Path,
+    seed: int,
+    say: Callable[[str], None],
+    kills: int = 0,
+    rate: float = SHARD_RATE,
 ) -> tuple[DemoReport, list[str]]:
     """The same with two Spark applications. `kills` is for the scenario that takes a number of them."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -84,7 +92,7 @@ def play_applications(
         folder,
         site,
         SHARD_EVENTS,
-        SHARD_RATE,
+        rate,
         strikes=strikes,
         task_lease_ms=TASK_LEASE_MS,
         rebalance_after_ms=max(s.rebalance_after_ms for s in scenarios),
@@ -125,13 +133,13 @@ def batches(scenarios: Sequence[AnyScenario], together: Together) -> list[list[A
     return list(found.values())
 
 
-def _site(kind: str, scenarios: Sequence[AnyScenario], folder: Path) -> AbstractContextManager[Site]:
+def _site(kind: str, scenarios: Sequence[AnyScenario], folder: Path, tuning: Tuning) -> AbstractContextManager[Site]:
     if kind == "embedded":
         return nullcontext(embedded(folder))
     from hotspare.demo.servers import kafka_and_zookeeper, on_hosts, spark_on_hosts
 
     if Needs.HOSTS not in scenarios[0].needs:
-        return kafka_and_zookeeper(folder)
+        return kafka_and_zookeeper(folder, tuning=tuning)
     if isinstance(scenarios[0], ApplicationScenario):
         return spark_on_hosts(folder, APPLICATIONS, WORKERS)
     return on_hosts(folder, 1 + max(scenario.spares for scenario in scenarios if isinstance(scenario, Scenario)))
@@ -156,6 +164,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--together", action="store_true", help="one group goes through all that need the same site")
     parser.add_argument("--kills", type=int, default=10, help="in the scenario of many kills, A9")
+    parser.add_argument("--rate", type=float, default=SHARD_RATE, help="events/s of a project in shards (default: %(default)s)")
+    compilers, default = [each.value for each in Compilers], Compilers.FIRST.value
+    parser.add_argument("--compilers", choices=compilers, default=default, help="of the brokers' JVM (default: %(default)s)")
     options = parser.parse_args(arguments)
     everything = (*SCENARIOS, *HOST_SCENARIOS, *APPLICATION_SCENARIOS, *WORKER_SCENARIOS)
     chosen = [s for s in everything if options.only is None or s.row.split()[0] in options.only]
@@ -168,18 +179,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for seed in rounds:
         for number, batch in enumerate(batches(chosen, Together.ALL if options.together else Together.NOTHING)):
             runs += 1
-            failures += not _is_good(options.site, batch, seed, seed * 100 + number, options.kills)
+            failures += not _is_good(options, batch, seed, seed * 100 + number)
     print(f"{runs} runs, {failures} bad, {left_out} left out")
     return 1 if failures else 0
 
 
-def _is_good(kind: str, scenarios: Sequence[AnyScenario], seed: int, own_seed: int, kills: int) -> bool:
+def _is_good(options: argparse.Namespace, scenarios: Sequence[AnyScenario], seed: int, own_seed: int) -> bool:
     """Play scenarios on one group, and tell how it went; what a bad one leaves behind is kept."""
     folder = Path(tempfile.mkdtemp(prefix="hotspare-chaos-"))
     on_shards = [scenario for scenario in scenarios if isinstance(scenario, ApplicationScenario)]
-    with _site(kind, scenarios, folder) as site:
+    with _site(options.site, scenarios, folder, Tuning(compilers=Compilers(options.compilers))) as site:
         if on_shards:
-            report, left = play_applications(on_shards, site, folder / "run", own_seed, _say, kills)
+            report, left = play_applications(on_shards, site, folder / "run", own_seed, _say, options.kills, options.rate)
         else:
             others = [scenario for scenario in scenarios if isinstance(scenario, Scenario)]
             report, left = play(others, site, folder / "run", own_seed, _say)
