@@ -1,18 +1,22 @@
-"""Law 4, Runner, shard by shard, over every case of tests/cases whose project may be divided (SPEC K1).
+"""Law 4, Runner, shard by shard, over every case of tests/cases whose project may be divided, and over random graphs (SPEC K1).
 
 Each shard is read as a task of the `partitioned` runner reads it, and begun anew after every message: it gives what `local` gives
 over that shard's rows alone, and all shards together what the case says."""
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
-from itertools import product
+from itertools import count, product
 from pathlib import Path
+from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.bus.sqlite import SqliteBus
@@ -25,11 +29,14 @@ from hotspare.errors import ProjectError
 from hotspare.model.partitioning import KEY_TYPES, obstacles, partition_fields, refused_shards
 from hotspare.model.project import Project, WindowId
 from hotspare.model.resolve import Resolved, resolve
+from hotspare.model.windows.registry import type_of
 from hotspare.model.windows.source import SourceWindow
 from hotspare.runners.contract import BatchLimits, HeadPlace, RunnerInput, SourceTopic
 from hotspare.runners.local import read_recorded
 from tests.cases.case import ROW_SEPARATOR, Case, Message, expected_by_cause, outputs_by_cause, raw_batches, read_case
 from tests.cases.test_cases import CASES, filled_in
+from tests.laws.any_changelogs import changelogs
+from tests.laws.any_graphs import graphs
 from tests.laws.test_runner_cases import Outputs, Recorded, restarted, written
 
 pytestmark = [pytest.mark.law]
@@ -41,6 +48,11 @@ DEPENDS = {
     "transpose_wide": "that keys are unique is seen within a shard only",
 }
 """Cases in which what comes of a key follows from the shards, as docs/shards.md says."""
+WINDOWS_MAX = 4
+"""Of a random graph: one in twelve of that size can be divided, of larger ones fewer."""
+OFTEN_DIVIDED = {
+    *("source", "copy", "compute", "filter", "functional", "transpose", "aggregate", "join", "pattern", "union", "python-columns"),
+}
 
 
 def partitioned_by(project: Project, fields: Mapping[WindowId, str]) -> Project:
@@ -131,6 +143,14 @@ def by_message(
     return Counter((number[cause], stream, line) for cause, of in outputs.items() for stream, lines in of.items() for line in lines)
 
 
+def checked(shared: Shared, shard: int, folder: Path) -> tuple[Case, Mapping[tuple[int, int], Mapping[str, list[str]]]]:
+    """What a shard gets, and what it puts out: the same as `local` over that alone."""
+    alone = shared.alone(shard)
+    found = outputs_by_cause(shared.restarted(shard))
+    assert found == outputs_by_cause(local(folder / f"{shard}.db", alone, shard)), f"shard {shard}"
+    return alone, found
+
+
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_every_shard_restarted_after_every_message(path: Path, tmp_path: Path) -> None:
     case = read_case(path)
@@ -141,9 +161,7 @@ def test_every_shard_restarted_after_every_message(path: Path, tmp_path: Path) -
     case = replace(case, plan=compile_plan(resolved))
     shared, together = Shared(tmp_path / "shards.db", case), Counter[tuple[int, str, str]]()
     for shard in range(SHARDS):
-        alone = shared.alone(shard)
-        found = outputs_by_cause(shared.restarted(shard))
-        assert found == outputs_by_cause(local(tmp_path / f"{shard}.db", alone, shard)), f"shard {shard}"
+        alone, found = checked(shared, shard, tmp_path)
         together += by_message(alone, found, shared.origins[shard])
     if all(node.operator.clock is not Clock.EVENT_TIME for node in case.plan.nodes):
         wanted = by_message(case, filled_in(expected_by_cause(case)), list(range(len(case.messages))))
@@ -154,4 +172,40 @@ def test_many_cases_can_be_divided() -> None:
     """And each of them by a field that its project may name."""
     every = [made for path in CASES if (made := divided(read_case(path).plan.resolved)) is not None]
     assert len(every) >= 50
+    assert {type_of(window.window).name for made in every for window in made.windows} >= OFTEN_DIVIDED
     assert all(all(partition_fields(made).values()) for made in every)
+
+
+def any_divided(first: int) -> tuple[int, Case]:
+    """The first seed from `first` on whose random graph can be divided, and its changelogs as a case."""
+    for seed in count(first):
+        random = Random(seed)
+        graph = graphs(random, WINDOWS_MAX)
+        if (resolved := divided(graph.resolved())) is not None:
+            names = [source.window for source in resolved.sources]
+            messages = (as_message(given.time_us, given.topic, given.rows, names) for given in changelogs(random, graph.sources))
+            known = tuple(message for message in messages if message is not None)
+            return seed, Case(compile_plan(resolved), known, ((),) * len(known))
+    raise AssertionError
+
+
+def as_message(time_us: int, topic: int, rows: tuple[bytes, ...], names: list[str]) -> Message | None:
+    """Ticks are for all topics; None for bytes that a case cannot say."""
+    if topic < 0 or not rows:
+        return Message(time_us, "", "")
+    try:
+        texts = [row.decode() for row in rows]
+    except UnicodeDecodeError:
+        return None
+    hard = any("\n" in text or "\0" in text or ROW_SEPARATOR in text for text in texts)
+    return None if hard else Message(time_us, names[topic], ROW_SEPARATOR.join(texts))
+
+
+@settings(max_examples=6)
+@given(first=st.integers(0, 1 << 40))
+def test_every_shard_of_any_graph_restarted_after_every_message(first: int) -> None:
+    seed, case = any_divided(first)
+    with tempfile.TemporaryDirectory() as folder:
+        shared = Shared(Path(folder) / "shards.db", case)
+        found = [checked(shared, shard, Path(folder)) for shard in range(SHARDS)]
+    assert sum(len(alone.messages) for alone, _ in found) >= len(case.messages), f"seed {seed}"
