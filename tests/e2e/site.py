@@ -47,18 +47,14 @@ class Site:
         self.project = self.folder / "shop.yaml"
         self.project.write_text(self.project_text)
         self.snapshots = self.folder / "bus.db-snapshots"
-        if self.bus_url:
-            self.options = (*self.options, "--store", self.snapshots.as_uri())
-        else:
-            self.bus_url = f"sqlite:///{self.folder / 'bus.db'}"
-        group = group_name(self.prefix, "shop")
-        self.cluster = Cluster(self.project, self.bus_url, group, self.prefix, self.folder, self.options, self.coordination_url)
-
-    @property
-    def services(self) -> tuple[str, ...]:
+        store = ("--store", self.snapshots.as_uri()) if self.bus_url else ()
+        coordination = ("--coordination", self.coordination_url) if self.coordination_url else ()
+        self.bus_url = self.bus_url or f"sqlite:///{self.folder / 'bus.db'}"
+        self.bus = ("--bus", self.bus_url, "--prefix", self.prefix)
+        self.services = (*self.bus, *coordination, *store)
         """What commands are told of where the group is."""
-        of_servers = ("--coordination", self.coordination_url, "--store", self.snapshots.as_uri()) if self.coordination_url else ()
-        return ("--bus", self.bus_url, "--prefix", self.prefix, *of_servers)
+        of_engines, group = (*self.options, *store), group_name(self.prefix, "shop")
+        self.cluster = Cluster(self.project, self.bus_url, group, self.prefix, self.folder, of_engines, self.coordination_url)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One command to its end."""
@@ -66,12 +62,12 @@ class Site:
 
     def run_engine(self) -> subprocess.CompletedProcess[str]:
         """An engine that is expected to end by itself."""
-        return self.run("run", str(self.project), "--bus", self.bus_url, "--prefix", PREFIX, "--engine", "late", *self.options)
+        return self.run("run", str(self.project), *self.services, "--engine", "late", *self.options)
 
     def publish(self, rows: str, name: str = "input.csv", window: str = SOURCE) -> None:
         file = self.folder / name
         file.write_text(rows)
-        done = self.run("publish", "--bus", self.bus_url, "--prefix", PREFIX, "--window", window, str(file))
+        done = self.run("publish", *self.bus, "--window", window, str(file))
         assert done.returncode == 0, done.stderr
 
     def outputs(self) -> list[str]:
@@ -84,7 +80,7 @@ class Site:
     def _subscribed(self, *what: str) -> list[str]:
         self._reads = getattr(self, "_reads", 0) + 1
         file = self.folder / f"output-{self._reads}.csv"
-        done = self.run("subscribe", "--bus", self.bus_url, "--prefix", PREFIX, *what, "--to-end", str(file))
+        done = self.run("subscribe", *self.bus, *what, "--to-end", str(file))
         assert done.returncode == 0, done.stderr
         return file.read_text().splitlines() if file.exists() else []
 
