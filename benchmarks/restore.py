@@ -1,7 +1,7 @@
 """From a restart to the first output, by the size of the state: a keyed window of values that do not compress, or with
 `--window aggregate` the groups of an aggregate, with `--window copy` also the window that it is a copy of, with `--window retained`
-the newest rows of a stream; in a folder or, with `--store redis`, in a Redis server that is started for it and keeps what it has in
-memory alone.
+the newest rows of a stream, with `--window joined` both sides of a join; in a folder or, with `--store redis`, in a Redis server
+that is started for it and keeps what it has in memory alone.
 
 Snapshots are written by one process and restored by another, which has everything loaded that it runs. Files of the snapshot are
 not in the page cache; the first event asks for a key that has not been touched since it came, or makes the oldest row leave. With
@@ -66,10 +66,24 @@ RETAINED = PROJECT.replace("index: empty,", "index: empty, opcodes: insert-only,
 )
 
 
+JOINED = f"""
+project: joined
+queries:
+  cq:
+    windows:
+      incoming: {{type: source, index: empty, schema: "id*:int64,g:int64,{",".join(f"f{i}:int64" for i in range(FIELDS))}"}}
+      again: {{type: copy, index: empty}}
+      kept: {{type: join, kind: leftouter, conditions: {{g: id}}, outputs: {{x: l_f0, y: r_f0}}}}
+    edges: [incoming -> again, incoming -> kept as left, again -> kept as right]
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """A project that is restored, for as many rows as stand in for ROWS. `row_bytes` of what it keeps for each key of its window
-    `cq/kept`; `keys`: so many columns of a key, none where it is generated; `fields`: so many values of up to `most`."""
+    `cq/kept`; `keys`: so many columns of a key, none where it is generated; `fields`: so many values of up to `most`; `made`: so
+    many outputs come of the first event; `apart`: keys of a second column, where it has others, are that far from those of the
+    first."""
 
     project: str
     row_bytes: int
@@ -77,6 +91,8 @@ class Subject:
     keys: int
     fields: int
     most: int
+    made: int = 2
+    apart: int = 0
 
     def rows(self, size_mb: int) -> int:
         return (size_mb << 20) // self.row_bytes
@@ -89,6 +105,7 @@ SUBJECTS = {
     "keyed": Subject(PROJECT, ROW_BYTES, UPSERT, 1, FIELDS, 2**63 - 1),
     "copy": Subject(PROJECT.replace("index: empty, ", ""), 2 * ROW_BYTES, UPSERT, 1, FIELDS, 2**63 - 1),
     "retained": Subject(RETAINED, ROW_BYTES, int(INSERT), 0, FIELDS, 2**63 - 1),
+    "joined": Subject(JOINED, 2 * (ROW_BYTES + 9), UPSERT, 2, FIELDS, 2**63 - 1, made=4, apart=1 << 12),
     "aggregate": Subject(GROUPED, 9 * (3 + 5 * SUMS) + 8, int(INSERT), 2, SUMS, 2**61),
 }
 """`copy` is one of a window that has an index, too. A sum is its result, how many values it has, and three words."""
@@ -96,7 +113,7 @@ SUBJECTS = {
 
 def batch_of(plan: Plan, subject: Subject, keys: Int64s, begin: int) -> pa.RecordBatch:
     values = np.random.default_rng(begin).integers(-subject.most, subject.most, (subject.fields, len(keys)))
-    key = [pa.array(keys)] * subject.keys or [pa.nulls(len(keys), pa.int64())]
+    key = [pa.array(keys), pa.array(keys ^ subject.apart)][: subject.keys] or [pa.nulls(len(keys), pa.int64())]
     fields = [*key, *[pa.array(row) for row in values]]
     return events_of(plan, fields, np.full(len(keys), subject.opcode, np.uint8), begin)
 
@@ -139,7 +156,7 @@ def restored(url: str, folder: Path, subject: Subject, size_mb: int, memory_mb: 
         pipeline = Pipeline.restore(plan, stored.header, stored.pages, residence=residence)
     made = pipeline.feed(first)
     took = time.perf_counter() - begin
-    if len(made["cq/kept"]) != 2:
+    if len(made["cq/kept"]) != subject.made:
         raise SystemExit("the key was not found")
     return {"ready_ms": took * 1e3, "rss_mb_max": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
 

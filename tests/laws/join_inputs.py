@@ -143,3 +143,25 @@ def follow_moves() -> Iterator[Args]:
         moved = [(slot, 4 + at, 2 * at) for at, slot in enumerate(slots_moved)]
         lists = lists._replace(moved=np.array(moved, np.int64).reshape(-1, 3))
         yield lists, np.int64(2)
+
+
+def _rows_of_a_list(count: int) -> Lists:
+    """None of which stands in it yet; their numbers of arrival are in no order. Every ninth has a null."""
+    lists, ones = MultiIndex(Shape(3, (0,), (), (1,))).lists, np.ones((count, 3), np.bool_)
+    ones[::9, 1] = False
+    order = np.random.default_rng(5).permutation(count)
+    return lists._replace(links=np.zeros((count, 3), np.int64), lanes=np.zeros((count, 3), np.int64), valid=ones, order=order)
+
+
+def admit_all() -> Iterator[Args]:
+    """Before all others, between them, behind them, and too far from both ends."""
+    for count in (1, 3, 60):
+        yield _rows_of_a_list(count), np.arange(count), np.int64(0)
+
+
+def first_in_order() -> Iterator[Args]:
+    """Of lists that are in order, and of some that are not."""
+    for count in (3, 60, 128):
+        lists = _rows_of_a_list(count)
+        multi_index.admit_all(lists, np.arange(count), np.int64(0))
+        yield lists, np.zeros((1, 1), np.int64), np.ones((1, 1), np.bool_), np.int64(0), np.array([0])

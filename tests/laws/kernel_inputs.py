@@ -454,6 +454,8 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "multi_index.follow_all": join_inputs.follow_all,
     "multi_index.find_lists": join_inputs.find_lists,
     "multi_index.follow_moves": join_inputs.follow_moves,
+    "multi_index.admit_all": join_inputs.admit_all,
+    "multi_index.first_in_order": join_inputs.first_in_order,
     "groups.relate_groups": group_inputs.relate_groups,
     "groups.fill_groups": group_inputs.fill_groups,
     "aggregate.aggregate": aggregate_inputs.aggregate,

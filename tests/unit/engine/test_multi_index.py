@@ -25,6 +25,7 @@ UPSERT, SAFE_DELETE = 3, 5
 Change = tuple[int, int, int | None, int]
 """Opcode, key, field of the condition, value."""
 follow, follow_moves, first_of = plain(k.follow), plain(k.follow_moves), plain(k.first_of)
+admit_all, first_in_order, delist = plain(k.admit_all), plain(k.first_in_order), plain(k.delist)
 
 
 @dataclass
@@ -137,6 +138,34 @@ def test_lists_follow_rows(batches: list[list[Change]], frozen_at: int) -> None:
         assert lists_of(restored(twin), CONDITIONS) == was
         assert lists_of(restored(index.freeze()), CONDITIONS) == model.lists
         assert lists_of(pickle.loads(pickle.dumps(index)), CONDITIONS) == model.lists
+
+
+@settings(max_examples=25)
+@given(st.permutations(range(60)), st.sampled_from([1, 3, 30]), st.lists(st.integers(0, 59), max_size=20), st.integers(0, 70))
+def test_rows_are_admitted_where_they_arrived(came: list[int], values: int, gone: list[int], walked_at: int) -> None:
+    """In whichever order they come to memory; others go meanwhile, and lists are walked."""
+    index, model = MultiIndex(SHAPE), Model()
+    rows: list[Change] = [(UPSERT, key, key % values, 7) for key in range(60)]
+    slots_of = index.apply(*chunk_of(rows)).made[:, relation.SLOT]
+    index.settle()
+    for number, key in enumerate(came):
+        while int(admit_all(index.lists, slots_of[[key]], 0)) == 0:
+            index.make_room()
+        model.rows[key] = key % values, 7
+        if number < len(gone) and gone[number] in model.rows:
+            delist(index.lists, slots_of[gone[number]])
+            del model.rows[gone[number]]
+        if number == walked_at:
+            put_in_order(index, model)
+    put_in_order(index, model)
+
+
+def put_in_order(index: MultiIndex, model: Model) -> None:
+    """Walk all lists; then they are what they are to be."""
+    for condition in range(60):
+        first_in_order(index.lists, np.array([[condition]]), np.array([[True]]), 0, np.array([0]))
+    there = Model(dict(sorted(model.rows.items())))
+    assert lists_of(index, range(60)) == there.lists
 
 
 @pytest.mark.usefixtures("small_pages")

@@ -13,7 +13,7 @@ import numpy as np
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.columns import BLOCK
 from hotspare.engine.kernels.index import NONE, found_together
-from hotspare.engine.kernels.multi_index import AFTER, Lists, first_of, follow
+from hotspare.engine.kernels.multi_index import AFTER, Lists, first_in_order, first_of, follow
 from hotspare.engine.kernels.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, UPSERT, whole_flags
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 
@@ -150,7 +150,7 @@ def meet_all(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole,
             walk = BOTH if found_together(events.lanes, events.valid, new, old, events.conditions) else OLD
         else:
             walk = OLD if opcode == DELETE else NEW
-        cursor = first_of(other, events.lanes, events.valid, old if walk == OLD else new, events.conditions)
+        cursor = first_in_order(other, events.lanes, events.valid, old if walk == OLD else new, events.conditions)
         if cursor < 0 and rule[KEEPS_OWN] == 1:
             put_alone(out, events, i, side, walk, new, old)
     while True:
@@ -163,7 +163,7 @@ def meet_all(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole,
         if walk != OLD or opcode != UPDATE_BLOCK:
             break
         walk = NEW
-        cursor = first_of(other, events.lanes, events.valid, new, events.conditions)
+        cursor = first_in_order(other, events.lanes, events.valid, new, events.conditions)
         if cursor < 0 and rule[KEEPS_OWN] == 1:
             put_alone(out, events, i, side, walk, new, old)
     out.counts[WALK] = NO_WALK

@@ -3,13 +3,18 @@
 Rows stand in the pages of a relation. Those that agree in the fields of a condition are a list, in order of arrival; the index
 finds the first of a list. Lists name slots, and follow event by event what the relation did to a whole chunk: a version of a row
 stays where it is until the chunk is done, so rows can be met as they were at each event.
+
+Where rows come to memory later than they arrived, after a restore, a list has those that are there, and a row is admitted where it
+arrived. Where that is far from both ends it is put last, and the list is put in order when somebody walks it.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from hotspare.engine.kernels import Whole, kernel
+import numpy as np
+
+from hotspare.engine.kernels import Whole, called, kernel
 from hotspare.engine.kernels.index import (
     NONE,
     Index,
@@ -32,18 +37,24 @@ from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 AFTER, BEFORE, NEWEST = 0, 1, 2
 """Columns of `Lists.links`: neighbours in the list, NONE at its ends; in the first of a list its last."""
 LINKS_WIDTH = 3
+UNORDERED = np.int64(-2)
+"""In place of the neighbour before of the first of a list that is not in order of arrival."""
+LOOKS_MAX = 16
+"""At so many rows from the last one on, to find where a row arrived."""
 FOLLOWED, MOVES = 0, 1
 """Entries of `Lists.counts`: how many of the moves are followed, of how many there are."""
 COUNTS_WIDTH = 2
 
 
 class Lists(NamedTuple):
-    """`lanes`, `valid` and `moved` are those of the pages, `links` has a row per slot of them. `conditions`: places of fields."""
+    """`lanes`, `valid`, `order` and `moved` are those of the pages, `links` has a row per slot of them. `conditions`: places of
+    fields."""
 
     by_condition: Index
     links: Int64s
     lanes: Int64s
     valid: Bools
+    order: Int64s
     moved: Int64s
     counts: Int64s
     conditions: Int64s
@@ -94,6 +105,103 @@ def enlist(lists: Lists, slot: Whole) -> None:
 
 
 @kernel
+def place_to_admit(lists: Lists, first: Whole, slot: Whole) -> Whole:
+    """Behind which row of a list one is to stand, NONE: before all. Its list is not in order from then on where that is too far."""
+    links, order, last = lists.links, lists.order, np.int64(lists.links[first, NEWEST])
+    if links[first, BEFORE] == UNORDERED or order[last] < order[slot]:
+        return last
+    if order[slot] < order[first]:
+        return NONE
+    before = last
+    for _ in range(LOOKS_MAX):
+        before = np.int64(links[before, BEFORE])
+        if order[before] < order[slot]:
+            return before
+    links[first, BEFORE] = UNORDERED
+    return last
+
+
+@kernel
+def admit(lists: Lists, slot: Whole) -> None:
+    """Put a row in its list where it arrived."""
+    if not has_all(lists.valid, slot, lists.conditions):
+        return
+    links = lists.links
+    h = key_hash(lists.lanes, slot, lists.conditions)
+    place = find(lists.by_condition, lists.lanes, lists.conditions, lists.lanes, slot, lists.conditions, h)
+    first = slot_at(lists.by_condition, place)
+    if first < 0:
+        enter(lists.by_condition, place, entry_of(h, slot))
+        links[slot, AFTER], links[slot, BEFORE], links[slot, NEWEST] = NONE, NONE, slot
+        return
+    before = place_to_admit(lists, first, slot)
+    links[slot, BEFORE] = before
+    if before < 0:
+        replace(lists.by_condition, place, entry_of(h, slot))
+        links[slot, AFTER], links[slot, NEWEST] = first, links[first, NEWEST]
+        links[first, BEFORE] = slot
+        return
+    after = links[before, AFTER]
+    links[slot, AFTER] = after
+    links[before, AFTER] = slot
+    if after >= 0:
+        links[after, BEFORE] = slot
+    else:
+        links[first, NEWEST] = slot
+
+
+@called
+def put_in_order(lists: Lists, first: Whole) -> Whole:
+    """Put a list in order of arrival, by merging runs of it that become twice as long each time; its first row."""
+    links, order = lists.links, lists.order
+    head: Whole = np.int64(first)
+    tail: Whole = NONE
+    size, merges = np.int64(1), np.int64(2)
+    while merges > 1:
+        merges = np.int64(0)
+        one: Whole = np.int64(head)
+        tail = NONE
+        while one >= 0:
+            merges += 1
+            other: Whole = np.int64(one)
+            ones, others = np.int64(0), np.int64(size)
+            while other >= 0 and ones < size:
+                other = np.int64(links[other, AFTER])
+                ones += 1
+            while ones > 0 or (others > 0 and other >= 0):
+                if ones == 0 or (others > 0 and other >= 0 and order[other] < order[one]):
+                    taken = np.int64(other)
+                    other = np.int64(links[other, AFTER])
+                    others -= 1
+                else:
+                    taken = np.int64(one)
+                    one = np.int64(links[one, AFTER])
+                    ones -= 1
+                if tail < 0:
+                    head = taken
+                else:
+                    links[tail, AFTER] = taken
+                links[taken, BEFORE] = tail
+                tail = taken
+            one = other
+        links[tail, AFTER] = NONE
+        size *= 2
+    links[head, NEWEST] = tail
+    h = key_hash(lists.lanes, first, lists.conditions)
+    replace(lists.by_condition, place_of(lists.by_condition, h, first), entry_of(h, head))
+    return head
+
+
+@kernel
+def first_in_order(lists: Lists, lanes: Int64s, valid: Bools, row: Whole, columns: Int64s) -> Whole:
+    """As `first_of`, of a list that is walked then."""
+    first = first_of(lists, lanes, valid, row, columns)
+    if first >= 0 and lists.links[first, BEFORE] == UNORDERED:
+        return put_in_order(lists, first)
+    return first
+
+
+@kernel
 def delist(lists: Lists, slot: Whole) -> None:
     if not has_all(lists.valid, slot, lists.conditions):
         return
@@ -112,7 +220,7 @@ def delist(lists: Lists, slot: Whole) -> None:
         drop(lists.by_condition, place)
         return
     replace(lists.by_condition, place, entry_of(h, after))
-    links[after, BEFORE] = NONE
+    links[after, BEFORE] = before
     links[after, NEWEST] = links[slot, NEWEST]
 
 
@@ -190,5 +298,15 @@ def fill_lists(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
     at = begin
     while at < len(slots) and can_enlist(lists, slots[at]):
         enlist(lists, slots[at])
+        at += 1
+    return at
+
+
+@kernel
+def admit_all(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
+    """Admit rows, from number `begin` on; where it stopped: at the end, or where there is no room."""
+    at = begin
+    while at < len(slots) and can_enlist(lists, slots[at]):
+        admit(lists, slots[at])
         at += 1
     return at

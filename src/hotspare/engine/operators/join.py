@@ -38,6 +38,7 @@ from hotspare.engine.rows.changelog import DISTINCT, RELATION, Changelog, Opcode
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.rows.ordering import in_order
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.engine.state.absent import WhenRead
 from hotspare.engine.state.lanes import CODED, coded_columns, to_arrow
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.pages import Page, Pending
@@ -121,7 +122,7 @@ class JoinOperator(Operator):
             schema = given.schema
             if not self._once or side != self._fact:
                 shape = Shape(len(schema), schema.key_indexes, coded_columns(schema), self._conditions[side])
-                page.parts[SIDES[side]] = MultiIndex(shape)
+                page.parts[SIDES[side]] = MultiIndex(shape, reading=WhenRead.AT_USE)
             elif self._resolves_facts:
                 page.parts[SIDES[side]] = relation_of(schema)
         if self._keeps_rows:
@@ -158,6 +159,7 @@ class JoinOperator(Operator):
         given = inputs[self._at[fact]].with_plain_doubles(self._doubles[fact])
         facts, others = _given(given, np.array(self._conditions[fact], np.int64)), self._lists_of(page, 1 - fact)
         self._expect(page, 1 - fact, given, facts.conditions)
+        self._bring(page, 1 - fact, facts)
         event, met = np.empty(len(given), np.int64), np.empty(len(given), np.int64)
         count = int(k.meet_at_once(others, facts, self._rules[fact, k.KEEPS_OWN], event, met))
         event, met, which = event[:count], met[:count], given
@@ -190,6 +192,8 @@ class JoinOperator(Operator):
                 told.append(_Told(refusals(resolution, chunk, given.schema, strings), number))
             rows = part.rows if isinstance(part, MultiIndex) else cast(Relation, part)
             events.append(_resolved(resolution, rows, conditions))
+        for side in (LEFT, RIGHT):
+            self._bring(page, 1 - side, events[side])
         numbers, row = in_order([events[self._at.index(number)].rank for number in (0, 1)])
         side_of = np.array([self._at.index(0), self._at.index(1)], np.int64)
         return _Work((events[LEFT], events[RIGHT]), side_of[numbers], row, np.zeros(k.COUNTS_WIDTH, np.int64))
@@ -211,6 +215,14 @@ class JoinOperator(Operator):
         """Rows of that side which meet the chunk are needed next."""
         if isinstance(part := page.parts.get(SIDES[side]), MultiIndex):
             part.expect(chunk.lanes, conditions)
+
+    @staticmethod
+    def _bring(page: Page, side: int, events: k.Events) -> None:
+        """Rows of that side which meet events of the other one are read now, where a restore left them in the store."""
+        part = page.parts.get(SIDES[side])
+        if isinstance(part, MultiIndex) and part.is_read_later:
+            row, columns = events.row[:, np.newaxis], events.conditions
+            part.bring(events.lanes[row, columns][events.valid[row, columns].all(axis=1)])
 
     def _lists_of(self, page: Page, side: int) -> Lists:
         part = page.parts.get(SIDES[side])

@@ -16,7 +16,7 @@ import numpy as np
 
 from hotspare.engine.kernels import absent as k
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
-from hotspare.engine.state.key_pages import Halves, KeyColumns, group_of
+from hotspare.engine.state.key_pages import AskedBy, Halves, group_of
 from hotspare.engine.state.pages import Columns
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.row_layout import StoredRows, Times, stored_rows
@@ -110,23 +110,23 @@ class FrozenAbsent:
 class AbsentPages:
     """Pages by their place in memory, which is that in `numbers` at first. Those at `places` are absent."""
 
-    def __init__(self, reader: PageReader, numbers: Int64s, places: Int64s, key: KeyColumns) -> None:
+    def __init__(self, reader: PageReader, numbers: Int64s, places: Int64s, asked_by: AskedBy) -> None:
         self.is_absent: UInt8s = np.zeros(len(numbers), np.uint8)
         self.is_absent[places] = 1
         self.left = len(places)
-        self._reader, self._numbers, self._key = reader, numbers, key
+        self._reader, self._numbers, self._asked_by = reader, numbers, asked_by
         self._groups = np.unique(group_of(numbers[places])).tolist()
-        self._read: list[tuple[Halves, Int64s]] | None = None
-        """Halves and places of their pages, of key pages that are not in the index yet; None before they were read."""
-        self._index = empty_index()
-        """Places of absent pages, and of those that were, by halves."""
+        self._read: list[tuple[tuple[Halves, ...], Int64s]] | None = None
+        """Halves in each way and places of their pages, of key pages that are not in the index yet; None before they were read."""
+        self._indexes = [empty_index() for _ in asked_by.ways]
+        """In each way, places of absent pages, and of those that were, by halves."""
 
     @classmethod
-    def of(cls, reader: PageReader, numbers: Int64s, counts: Int64s, key: KeyColumns) -> AbsentPages | None:
+    def of(cls, reader: PageReader, numbers: Int64s, counts: Int64s, asked_by: AskedBy) -> AbsentPages | None:
         """All but the page that is being filled, where key pages tell of them; None where none is left."""
         full = numbers[:-1]
         is_told = np.isin(group_of(full), np.array(reader.kept.key_numbers, np.int64)) & (counts[:-1] > 0)
-        return cls(reader, numbers, np.flatnonzero(is_told), key) if is_told.any() else None
+        return cls(reader, numbers, np.flatnonzero(is_told), asked_by) if is_told.any() else None
 
     def rows(self, place: int, alive: Bools) -> StoredRows:
         return self._reader.rows(int(self._numbers[place]), alive)
@@ -142,26 +142,33 @@ class AbsentPages:
 
     def asked(self, lanes: Int64s) -> list[int]:
         """Places of pages that may hold a row with a key of these."""
-        halves, asked = (
-            np.unique(self._key.halves(lanes[:, list(self._key.keys)], self._reader.kept.hashes)),
-            np.zeros(len(self._numbers), np.uint8),
-        )
-        k.look_up_pages(self._index, halves, self.is_absent, asked)
+        return self._asked(lanes[:, list(self._asked_by.keys)], 0)
+
+    def asked_by_conditions(self, values: Int64s) -> list[int]:
+        """Of pages that may hold a row with such values in the fields of the condition."""
+        return self._asked(*self._asked_by.by_conditions(values))
+
+    def _asked(self, values: Int64s, way: int) -> list[int]:
+        halves = np.unique(self._asked_by.ways[way].halves(values, self._reader.kept.hashes))
+        asked = np.zeros(len(self._numbers), np.uint8)
+        k.look_up_pages(self._indexes[way], halves, self.is_absent, asked)
         filter_ = np.zeros(1 << k.FILTER_BITS >> 6, np.uint64)
         for told, places in self._to_enter():
-            k.look_through(told.halves, told.ends, places, self.is_absent, halves, filter_, asked)
-        return np.flatnonzero(asked).tolist()
+            k.look_through(told[way].halves, told[way].ends, places, self.is_absent, halves, filter_, asked)
+        found: list[int] = np.flatnonzero(asked).tolist()
+        return found
 
-    def _to_enter(self) -> list[tuple[Halves, Int64s]]:
+    def _to_enter(self) -> list[tuple[tuple[Halves, ...], Int64s]]:
         if self._read is None:
             self._reader.kept.expect_keys()
             self._read = [self._told(number) for number in self._groups]
         return self._read
 
-    def _told(self, number: int) -> tuple[Halves, Int64s]:
-        halves, numbers = Halves.load(self._reader.kept.key_page(number)), self._numbers
-        at = np.minimum(np.searchsorted(numbers, halves.numbers), len(numbers) - 1)
-        places = np.where(numbers[at] == halves.numbers, at, -1)
+    def _told(self, number: int) -> tuple[tuple[Halves, ...], Int64s]:
+        columns, numbers = self._reader.kept.key_page(number), self._numbers
+        halves = tuple(Halves.load(columns, way) for way in range(len(self._indexes)))
+        at = np.minimum(np.searchsorted(numbers, halves[0].numbers), len(numbers) - 1)
+        places = np.where(numbers[at] == halves[0].numbers, at, -1)
         missing = np.setdiff1d(np.flatnonzero(self.is_absent & (group_of(numbers) == number)), places)
         if len(missing):
             raise SnapshotDamaged("a page of keys lacks a page of rows")
@@ -172,12 +179,17 @@ class AbsentPages:
         waiting = self._to_enter()
         if not waiting:
             return False
-        (told, places), at = waiting.pop(), 0
-        while at < len(told.halves):
-            at = int(k.enter_halves(self._index, told.halves, told.ends, places, self.is_absent, at))
-            if at < len(told.halves):
-                self._index = grown_index(self._index)
+        told, places = waiting.pop()
+        for way, each in enumerate(told):
+            self._enter(each, places, way)
         return True
+
+    def _enter(self, told: Halves, places: Int64s, way: int) -> None:
+        at = 0
+        while at < len(told.halves):
+            at = int(k.enter_halves(self._indexes[way], told.halves, told.ends, places, self.is_absent, at))
+            if at < len(told.halves):
+                self._indexes[way] = grown_index(self._indexes[way])
 
     def first(self, count: int) -> list[int]:
         """Of those that are absent."""
@@ -187,8 +199,8 @@ class AbsentPages:
     @property
     def bytes(self) -> int:
         """Of memory for telling which page is asked for."""
-        waiting = sum(told.halves.nbytes for told, _ in self._read or ())
-        return waiting + self._index.table.itemsize * len(self._index.scratch) * int(self._index.sizes[1])
+        waiting = sum(each.halves.nbytes for told, _ in self._read or () for each in told)
+        return waiting + sum(each.table.itemsize * len(each.scratch) * int(each.sizes[1]) for each in self._indexes)
 
     def freeze(self) -> FrozenAbsent:
         return FrozenAbsent(self.is_absent.copy(), self._numbers, self._reader)

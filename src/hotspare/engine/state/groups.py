@@ -49,5 +49,5 @@ class GroupLists:
         if len(links) < length:
             known = links
             links = as_much(length, length, lambda most: longer(known, len(known), most))
-        lists = lists._replace(links=links, lanes=rows.lanes, valid=rows.valid, moved=rows.moved)
+        lists = lists._replace(links=links, lanes=rows.lanes, valid=rows.valid, order=rows.order, moved=rows.moved)
         self._groups = self._groups._replace(lists=lists)

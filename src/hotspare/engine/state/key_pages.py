@@ -3,6 +3,8 @@
 One stands for some pages of rows that follow each other by number, and has four bytes of the hash of each key in them
 (`kernels.absent`). Rows that are full do not change, so it is written once, but for the one that stands for the newest pages; it
 may tell of rows and pages that are gone since. Of the page that is being filled there is none: that is read at once.
+
+Where rows are also found by the fields of a condition, it has halves of these beside, each once for a page.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ PAGES_EACH = 64
 """So many pages of rows by number one stands for."""
 PAGES_MIN = 16
 """Of fewer pages of rows there are none: they are read at once."""
+_NAMES = ("ends", "halves"), ("met_ends", "met_halves")
+"""Of the columns of a key page, by the number of the way in which rows are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +37,21 @@ class Halves:
     ends: Int64s
     halves: k.UInt32s
 
-    def columns(self) -> Columns:
-        return {"numbers": Column(self.numbers), "ends": Column(self.ends), "halves": Column(self.halves)}
+    @classmethod
+    def of(cls, numbers: Int64s, halves: Sequence[k.UInt32s]) -> Halves:
+        """Page by page."""
+        return cls(numbers, np.cumsum([len(each) for each in halves], dtype=np.int64), np.concatenate(halves))
+
+    def columns(self, way: int) -> Columns:
+        ends, halves = _NAMES[way]
+        return {"numbers": Column(self.numbers), ends: Column(self.ends), halves: Column(self.halves)}
 
     @classmethod
-    def load(cls, columns: Columns) -> Halves:
+    def load(cls, columns: Columns, way: int) -> Halves:
         """SnapshotDamaged where they cannot be."""
         numbers = expect(columns, "numbers", np.dtype(np.int64), (-1,)).array
-        ends = expect(columns, "ends", np.dtype(np.int64), (len(numbers),)).array
-        halves = expect(columns, "halves", np.dtype(np.uint32), (-1,)).array
+        ends = expect(columns, _NAMES[way][0], np.dtype(np.int64), (len(numbers),)).array
+        halves = expect(columns, _NAMES[way][1], np.dtype(np.uint32), (-1,)).array
         rising = bool((np.diff(numbers) > 0).all()) and bool((np.diff(ends, prepend=0) >= 0).all())
         if not rising or (int(ends[-1]) if len(ends) else 0) != len(halves):
             raise SnapshotDamaged("a page of keys contradicts itself")
@@ -65,11 +75,49 @@ class KeyColumns:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class AskedBy:
+    """In which ways rows are asked for: by their key, and by the fields of a condition, where there are some and they are not the
+    key."""
+
+    keys: tuple[int, ...]
+    codes: tuple[int, ...]
+    conditions: tuple[int, ...]
+
+    @property
+    def ways(self) -> tuple[KeyColumns, ...]:
+        key = KeyColumns(self.keys, self.codes)
+        return (key, KeyColumns(self.conditions, self.codes)) if self._has_condition else (key,)
+
+    @property
+    def _has_condition(self) -> bool:
+        return bool(self.conditions) and sorted(self.conditions) != sorted(self.keys)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Of all ways, one behind the other."""
+        return sum((way.keys for way in self.ways), ())
+
+    def by_conditions(self, values: Int64s) -> tuple[Int64s, int]:
+        """Values of the fields of the condition, as the way of that number has them."""
+        if self._has_condition:
+            return values, 1
+        return values[:, [self.conditions.index(key) for key in self.keys]], 0
+
+    def halves(self, values: Int64s, hashes: k.UInt64s) -> k.UInt32s:
+        """Of rows of `columns`, a column for each way."""
+        at, found = 0, np.empty((len(values), len(self.ways)), np.uint32)
+        for number, way in enumerate(self.ways):
+            found[:, number] = way.halves(values[:, at : at + len(way.keys)], hashes)
+            at += len(way.keys)
+        return found
+
+
 @dataclass(slots=True)
 class RememberedKeys:
-    """Halves of the pages that the newest key page stands for, so that their rows are not read for every snapshot; shared with
-    snapshots. Beside them stands which rows they are of, and for which snapshot they were made: rows that are gone by then have
-    none."""
+    """Halves, in each way, of the pages that the newest key page stands for, so that their rows are not read for every snapshot;
+    shared with snapshots. Beside them stands which rows they are of, and for which snapshot they were made: rows that are gone by
+    then have none."""
 
     known: Known = field(default_factory=lambda: Known({}))
     by_page: dict[int, tuple[int, Int64s, k.UInt32s]] = field(default_factory=dict)
@@ -82,8 +130,8 @@ class RememberedKeys:
 
 
 Read: TypeAlias = Callable[[int, k.UInt64s], tuple[Int64s, k.UInt64s]]
-"""The keys of a page, by its place in a layout, and the hashes of their strings: those that are given, or, where codes are others,
-these."""
+"""Of the rows of a page, by its place in a layout, `AskedBy.columns`, and the hashes of their strings: those that are given, or,
+where codes are others, these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +145,7 @@ class KeysOfPages:
     first: int
     numbers: Int64s
     alive: Bools
-    key: KeyColumns
+    asked_by: AskedBy
     shared: RememberedKeys
     read: Read
 
@@ -112,22 +160,24 @@ class KeysOfPages:
     def columns(self, hashes: k.UInt64s) -> Columns:
         """`hashes` of the strings of the table, by code."""
         halves = [self._halves(at, hashes) for at in range(len(self.numbers))]
-        ends = np.cumsum([len(each) for each in halves], dtype=np.int64)
-        return Halves(self.numbers, ends, np.concatenate(halves)).columns()
+        columns = dict(Halves.of(self.numbers, [each[:, 0] for each in halves]).columns(0))
+        for way in range(1, len(self.asked_by.ways)):
+            columns |= Halves.of(self.numbers, [np.unique(each[:, way]) for each in halves]).columns(way)
+        return columns
 
     def _halves(self, at: int, hashes: k.UInt64s) -> k.UInt32s:
         number, slots = int(self.numbers[at]), np.flatnonzero(self.alive[at])
-        snapshot, of_slots, halves = self.shared.by_page.get(number, (-1, slots, np.empty(0, np.uint32)))
+        snapshot, of_slots, halves = self.shared.by_page.get(number, (-1, slots, np.empty((0, 0), np.uint32)))
         if 0 <= snapshot <= self.snapshot:
             return halves[np.searchsorted(of_slots, slots)]
-        keys, hashes = self.read(self.first + at, hashes)
-        halves = self.key.halves(keys, hashes)
+        values, hashes = self.read(self.first + at, hashes)
+        halves = self.asked_by.halves(values, hashes)
         if self.given < PAGES_EACH:
             self.shared.by_page[number] = self.snapshot, slots, halves
         return halves
 
 
-def key_pages(layout: Layout, snapshot: int, key: KeyColumns, shared: RememberedKeys, read: Read) -> Sequence[KeysOfPages]:
+def key_pages(layout: Layout, snapshot: int, asked_by: AskedBy, shared: RememberedKeys, read: Read) -> Sequence[KeysOfPages]:
     """Those of a snapshot with this layout."""
     if len(layout.numbers) < PAGES_MIN:
         return []
@@ -139,7 +189,7 @@ def key_pages(layout: Layout, snapshot: int, key: KeyColumns, shared: Remembered
     for number in groups.tolist():
         first, end = np.searchsorted(full, [number * PAGES_EACH, (number + 1) * PAGES_EACH]).tolist()
         given = min(PAGES_EACH, open_page - number * PAGES_EACH)
-        found.append(KeysOfPages(number, given, snapshot, first, full[first:end], layout.alive[first:end], key, shared, read))
+        found.append(KeysOfPages(number, given, snapshot, first, full[first:end], layout.alive[first:end], asked_by, shared, read))
     return found
 
 

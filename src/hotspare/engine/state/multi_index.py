@@ -3,11 +3,14 @@
 Rows are those of a `Relation`, in its pages. Beside them stand lists: rows that agree in the fields of the condition, in order of
 arrival. A row that changes keeps its place, unless these fields change: then it is the last to have arrived. Null agrees with
 nothing. Lists are derived from rows, and in no snapshot; their index grows by splitting.
+
+Where rows are read at use after a restore, lists have those that were read. Who walks a list brings what it lacks before; rows that
+come are admitted where they arrived.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,6 +18,8 @@ from hotspare.engine.kernels import multi_index as k
 from hotspare.engine.kernels import relation, slots
 from hotspare.engine.kernels.relation import Policy
 from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
+from hotspare.engine.state.absent import WhenRead
+from hotspare.engine.state.key_pages import KeysOfPages
 from hotspare.engine.state.memory import as_much, longer
 from hotspare.engine.state.over_rows import OverRows
 from hotspare.engine.state.relation import KEEP_ALL, Relation, Resolution, Shape
@@ -24,10 +29,10 @@ from hotspare.engine.state.row_index import empty_lists, grown_index
 class MultiIndex(OverRows):
     """`apply` resolves a chunk, then a kernel that is given `lists` follows event by event, then `settle`. Until then it is not
     frozen. Or a kernel changes rows and lists itself, between `begin` and `settle`. `shape.conditions`: the fields of the
-    condition."""
+    condition. `reading`: AT_USE only where rows are walked that agree with values for which was asked by `bring`, and no others."""
 
-    def __init__(self, shape: Shape, policy: Policy = KEEP_ALL) -> None:
-        self.rows = Relation(shape, policy)
+    def __init__(self, shape: Shape, policy: Policy = KEEP_ALL, reading: WhenRead = WhenRead.WHOLE) -> None:
+        self.rows = Relation(shape, policy, reading=reading)
         self._lists = empty_lists(self.rows.pages.rows, k.LINKS_WIDTH)
         self._follow_pages()
 
@@ -49,6 +54,24 @@ class MultiIndex(OverRows):
     def expect(self, lanes: Int64s, columns: Int64s) -> None:
         """Rows that agree with these columns of `lanes` in the fields of the condition come next."""
         self.rows.pages.expect_by(self._lists.by_condition, lanes, columns)
+
+    def bring(self, values: Int64s) -> None:
+        """Rows that have these values in the fields of the condition are walked next: read those that a restore left in the store.
+        A chunk may have changed the rows before: none that was absent then."""
+        self.rows.pages.bring_by(values)
+        self._admit()
+
+    @property
+    def is_read_later(self) -> bool:
+        return self.rows.is_read_later
+
+    def read_some(self, rows: int) -> bool:
+        is_left = self.rows.read_some(rows)
+        self._admit()
+        return is_left
+
+    def key_pages(self) -> Sequence[KeysOfPages]:
+        return self.rows.key_pages()
 
     def begin(self) -> None:
         """A kernel changes rows and lists itself from now on."""
@@ -102,16 +125,24 @@ class MultiIndex(OverRows):
         rows, links, needed = self.rows.pages.rows, self._lists.links, max(slots_needed, self.rows.pages.slots_used)
         if len(links) < needed:
             links = as_much(len(rows.lanes), needed, lambda length: longer(self._lists.links, len(self._lists.links), length))
-        self._lists = self._lists._replace(links=links, lanes=rows.lanes, valid=rows.valid, moved=rows.moved)
+        self._lists = self._lists._replace(links=links, lanes=rows.lanes, valid=rows.valid, order=rows.order, moved=rows.moved)
         self._lists.counts[[k.FOLLOWED, k.MOVES]] = 0, rows.state[slots.MOVED]
+        self._admit()
+
+    def _admit(self) -> None:
+        """Rows that came from the store, as they stood before the chunk that is worked on: its events are followed later."""
+        found, at = self.rows.pages.taken_brought(), 0
+        while len(found) and (at := int(k.admit_all(self._lists, found, np.int64(at)))) < len(found):
+            self.make_room()
 
     def _loaded(self) -> None:
-        """Lists of all rows."""
+        """Lists of all rows that were read."""
         self._lists = empty_lists(self.rows.pages.rows, k.LINKS_WIDTH)
         self._follow_pages()
-        order, at = self.rows.pages.in_order(), 0
+        order, at = self.rows.pages.present(), 0
         while (at := int(k.fill_lists(self._lists, order, np.int64(at)))) < len(order):
             self.make_room()
+        self.rows.pages.tell_brought()
 
 
 def _received(rows: Relation) -> MultiIndex:

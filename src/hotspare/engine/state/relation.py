@@ -37,7 +37,7 @@ from hotspare.engine.state.absent import AbsentPages, KeptPages, PageReader, Whe
 from hotspare.engine.state.absent_queue import AbsentRows
 from hotspare.engine.state.absent_relation import relate_where_absent, remember
 from hotspare.engine.state.groups import GroupLists
-from hotspare.engine.state.key_pages import KeyColumns, KeysOfPages, RememberedKeys, key_pages
+from hotspare.engine.state.key_pages import KeysOfPages, RememberedKeys, key_pages
 from hotspare.engine.state.memory import STAYS, Home
 from hotspare.engine.state.pages import Column, Columns, expect
 from hotspare.engine.state.queue import RowQueue, Taken
@@ -283,13 +283,13 @@ class Relation:
         if self._reading is WhenRead.WHOLE:
             return []
         layout = self._layout()
-        where, key = self._where(layout), KeyColumns(self.shape.keys, self.shape.codes)
+        where, asked_by = self._where(layout), self.shape.asked_by
 
         def read(at: int, hashes: UInt64s) -> tuple[Int64s, UInt64s]:
-            keys, strings = self._keys_of(where[at], layout.alive[at])
-            return keys, hashes if strings is None else strings.hashes
+            found, strings = self._columns_of(where[at], layout.alive[at], asked_by.columns)
+            return found, hashes if strings is None else strings.hashes
 
-        return key_pages(layout, self._snapshot, key, self._keys_known, read)
+        return key_pages(layout, self._snapshot, asked_by, self._keys_known, read)
 
     @property
     def is_read_later(self) -> bool:
@@ -313,12 +313,12 @@ class Relation:
         found: list[int] = (self._pages.in_use() if self._queue is None else layout.numbers).tolist()
         return found
 
-    def _keys_of(self, page: int, alive: Bools) -> tuple[Int64s, FrozenStrings | None]:
-        """As `_page_columns`, of the keys alone."""
+    def _columns_of(self, page: int, alive: Bools, columns: Sequence[int]) -> tuple[Int64s, FrozenStrings | None]:
+        """As `_page_columns`, of these alone."""
         if self._queue is None:
-            return self._pages.keys_of(page, alive, self.shape.keys)
+            return self._pages.columns_of(page, alive, columns)
         rows, strings = self._queue.rows_of(page, alive)
-        return rows.lanes[:, list(self.shape.keys)], strings
+        return rows.lanes[:, list(columns)], strings
 
     def _page_columns(self, page: int, alive: Bools) -> tuple[Columns, FrozenStrings | None]:
         """Rows of a page: its place in memory, or its number where they stand in a queue; and their strings, as `RowsOfPage`."""
@@ -444,7 +444,7 @@ class Relation:
         reader = self._reader_of(source) if self._reading is WhenRead.AT_USE else None
         if reader is None:
             return None
-        return AbsentPages.of(reader, source.layout.numbers, source.layout.counts, KeyColumns(self.shape.keys, self.shape.codes))
+        return AbsentPages.of(reader, source.layout.numbers, source.layout.counts, self.shape.asked_by)
 
     def _reader_of(self, source: RowSource) -> PageReader | None:
         """Of pages that can be read later."""

@@ -65,6 +65,7 @@ def empty_lists(rows: Rows, links_width: int) -> Lists:
         links=np.empty((0, links_width), np.int64),
         lanes=rows.lanes,
         valid=rows.valid,
+        order=rows.order,
         moved=rows.moved,
         counts=np.zeros(COUNTS_WIDTH, np.int64),
         conditions=rows.conditions,

@@ -22,6 +22,7 @@ from hotspare.engine.kernels import slots
 from hotspare.engine.rows.chunk import Bools, Int64s
 from hotspare.engine.state.absent import AbsentPages, FrozenAbsent
 from hotspare.engine.state.away import PagesAway
+from hotspare.engine.state.key_pages import AskedBy
 from hotspare.engine.state.memory import RESERVED_BYTES, SMALL_BYTES, STAYS, Home, LeavingSpace, as_much, grown, longer
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.row_layout import NO_PAGE, Layout, StoredRows
@@ -31,6 +32,7 @@ PAGE_SLOTS = 4096
 """Of a relation that is made from now on. Nothing that is put out depends on it."""
 _AHEAD = 4
 """Of absent pages that are asked for together, so many are read while one is taken in."""
+_NO_SLOTS: Int64s = np.empty(0, np.int64)
 SPARE_SLOTS = 1 << 18
 """So many gaps a small relation may have: pages of one that is often changed empty by themselves, which costs nothing."""
 
@@ -46,6 +48,10 @@ class Shape:
     codes: tuple[int, ...]
     conditions: tuple[int, ...] = ()
     added: tuple[int, ...] = ()
+
+    @property
+    def asked_by(self) -> AskedBy:
+        return AskedBy(self.keys, self.codes, self.conditions)
 
 
 def _leaves_by_own_time(policy: relation_kernels.Policy) -> bool:
@@ -66,6 +72,8 @@ class RowPages:
         """Of a snapshot: where its pages may be."""
         self.absent: AbsentPages | None = None
         """Pages that are in the store only; None where there is none."""
+        self._brought: list[Int64s] | None = None
+        """Slots of rows of absent pages that were read, for who asks; None: nobody does."""
         self._absent_then: FrozenAbsent | None = None
         """Of a snapshot."""
         self._twins: list[weakref.ref[RowPages]] = []
@@ -181,6 +189,7 @@ class RowPages:
         twin.page_slots, twin._twins, twin._pinned = self.page_slots, [], self._pinned
         twin._home, twin._away, twin._read_from = STAYS, None, self._away
         twin.absent, twin._absent_then = None, self.absent.freeze() if self.absent is not None else None
+        twin._brought = None
         twin._by_time, twin._by_event, twin._is_linked = self._by_time, self._by_event, self._is_linked
         rows, state = self.rows, self.rows.state
         words = -(-self.slots_used // 64)
@@ -202,8 +211,25 @@ class RowPages:
     def in_order(self) -> Int64s:
         """Slots that hold a row, in order of arrival."""
         self.bring_all()
-        found = self.alive_slots()
+        return self.present()
+
+    def present(self) -> Int64s:
+        """As `in_order`, of those that were read."""
+        if self.absent is None:
+            return self._by_arrival(self.alive_slots())
+        is_there = np.ones(int(self.rows.state[slots.HIGH]), np.bool_)
+        is_there[: len(self.absent.is_absent)] = self.absent.is_absent == 0
+        found = [page * self.page_slots + np.flatnonzero(self._alive_in(page)) for page in np.flatnonzero(is_there).tolist()]
+        return self._by_arrival(np.concatenate([_NO_SLOTS, *found]))
+
+    def _by_arrival(self, found: Int64s) -> Int64s:
         return found[np.argsort(self.rows.order[found], kind="stable")]
+
+    def _alive_in(self, page: int) -> Bools:
+        """Which slots of a page hold a row."""
+        begin, end = page * self.page_slots, (page + 1) * self.page_slots
+        words = self.rows.alive[begin // 64 : -(-end // 64)].view(np.uint8)
+        return np.unpackbits(words, bitorder="little")[begin % 64 :][: self.page_slots].view(np.bool_)
 
     def in_use(self) -> Int64s:
         """Pages by number: those that hold rows, and the one that is being filled."""
@@ -233,12 +259,12 @@ class RowPages:
         time = rows.time[where] if self._by_time else np.empty(0, np.int64)
         return StoredRows(rows.lanes[where], rows.valid[where], rows.order[where], time), None
 
-    def keys_of(self, page: int, alive: Bools, keys: Sequence[int]) -> tuple[Int64s, FrozenStrings | None]:
+    def columns_of(self, page: int, alive: Bools, columns: Sequence[int]) -> tuple[Int64s, FrozenStrings | None]:
         """As `rows_of`, these columns alone."""
         if (absent := self._absent_rows(page, alive)) is not None:
-            return absent[0].lanes[:, list(keys)], absent[1]
+            return absent[0].lanes[:, list(columns)], absent[1]
         where = page * self.page_slots + np.flatnonzero(alive)
-        return self.rows.lanes[where[:, np.newaxis], list(keys)], None
+        return self.rows.lanes[where[:, np.newaxis], list(columns)], None
 
     def _absent_rows(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings] | None:
         then = self._absent_then
@@ -288,14 +314,31 @@ class RowPages:
         absent = self.absent
         if absent is None or page >= len(absent.is_absent) or not absent.is_absent[page]:
             return
-        begin, end = page * self.page_slots, (page + 1) * self.page_slots
-        words = self.rows.alive[begin // 64 : -(-end // 64)].view(np.uint8)
-        alive = np.unpackbits(words, bitorder="little")[begin % 64 :][: self.page_slots].view(np.bool_)
+        begin, alive = page * self.page_slots, self._alive_in(page)
         self.fill(page, alive, absent.rows(page, alive))
-        self.enter_rows(begin, end)
+        self.enter_rows(begin, begin + self.page_slots)
+        if self._brought is not None:
+            self._brought.append(begin + np.flatnonzero(alive))
         absent.came(page)
         if not absent.left:
             self.absent = None
+
+    def bring_by(self, values: Int64s) -> None:
+        """Read absent pages that may hold rows with these values in the fields of the condition."""
+        if self.absent is not None and len(values):
+            self._bring_each(self.absent.asked_by_conditions(values))
+
+    def tell_brought(self) -> None:
+        """From now on `taken_brought` tells which rows came, if any are to come."""
+        self._brought = [] if self.absent is not None else None
+
+    def taken_brought(self) -> Int64s:
+        """Slots of rows that came since this was asked, in order of arrival: where they stood then."""
+        if not self._brought:
+            return _NO_SLOTS
+        found = np.concatenate(self._brought)
+        self.tell_brought()
+        return self._by_arrival(found)
 
     def _bring_each(self, pages: Sequence[int]) -> None:
         """Of those for which there is no room, the values leave again."""
