@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from hotspare.engine.kernels import absent as k
-from hotspare.engine.kernels import slots
+from hotspare.engine.kernels import slots, unlinked
 from hotspare.engine.kernels.pages import Rows
 from hotspare.engine.state.row_index import empty_index, grown_index
+from hotspare.engine.state.row_pages import RowPages
+from hotspare.engine.state.unlinked import no_runs
 
 Args = tuple[Any, ...]
 PAGES, ROWS = 5, 60
@@ -75,3 +77,42 @@ def page_to_clear(rows: Rows) -> Iterator[Args]:
         yield (rows._replace(state=state.copy()),)
     rows.pages[:, 1] = 100
     yield (rows._replace(state=state.copy()),)
+
+
+def let_wait(stored: Sequence[RowPages]) -> Iterator[Args]:
+    """Rows of each page of relations of which nothing is in the list, those with a list; page after page, in place."""
+    for pages in stored:
+        if not pages.is_ordered:
+            continue
+        used, state = pages.slots_used // pages.page_slots, pages.rows.state
+        state[[slots.FIRST, slots.LAST, slots.SEAM, slots.HEAPED]] = slots.NONE, slots.NONE, slots.NONE, 0
+        rows, runs = pages.rows._replace(waiting=np.full(pages.slots_used, slots.NONE)), no_runs(used)
+        alive = pages.alive_slots()
+        key = rows.time if state[slots.EITHER] else rows.order
+        for page in range(used):
+            where = alive[alive // pages.page_slots == page]
+            yield rows, runs, np.int64(page), where[np.lexsort((rows.order[where], key[where]))]
+
+
+def link_waiting(stored: Sequence[RowPages]) -> Iterator[Args]:
+    """Some rows, those up to a number, and all; of some the slot is another meanwhile, and some are gone."""
+    last: Args | None = None
+    for args in let_wait(stored):
+        if last is not None and last[1] is not args[1]:
+            yield from _linked(last[0], last[1])
+        unlinked.let_wait(*args)
+        last = args
+    assert last is not None
+    yield from _linked(last[0], last[1])
+
+
+def _linked(rows: Rows, runs: unlinked.Runs) -> Iterator[Args]:
+    gone = np.flatnonzero(rows.waiting >= 0)[::5]
+    rows.waiting[gone] = slots.NONE
+    keys, waiting = rows.time if rows.state[slots.EITHER] else rows.order, rows.waiting[rows.waiting >= 0]
+    if not len(waiting):
+        return
+    for until, rows_max in ((int(slots.NEVER), 2), (int(np.median(keys[waiting])), 99)):
+        yield rows, runs, np.int64(until), np.int64(rows_max)
+    rows.state[slots.SEAM] = slots.NONE  # as if those before the seam were gone
+    yield rows, runs, np.int64(slots.NEVER), np.int64(99)

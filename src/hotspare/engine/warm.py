@@ -12,15 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.head.head import Head
-from hotspare.engine.kernels import absent, ahead
+from hotspare.engine.kernels import absent, ahead, multi_index, unlinked
+from hotspare.engine.kernels.pages import slots_before_looking
 from hotspare.engine.operators.delivery import delivered
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.engine.rows.chunk import Chunk
 from hotspare.engine.state.relation import Relation, Shape
-from hotspare.engine.state.row_index import empty_index
+from hotspare.engine.state.row_index import empty_index, empty_lists
 from hotspare.engine.state.strings import StringTable
+from hotspare.engine.state.unlinked import no_runs
 from hotspare.model.delivery import WHOLE
 from hotspare.model.load import load_text
 from hotspare.model.types import FieldType, Schema
@@ -66,6 +68,11 @@ def _ask_for_absent_pages() -> None:
     absent.look_up_pages(empty_index(), half, page, page)
     absent.rows_before_gaps(rows.state)
     absent.page_to_clear(rows)
+    slots_before_looking(rows.state)
+    unlinked.let_wait(rows, no_runs(1), np.int64(0), number[:0])
+    unlinked.link_waiting(rows, no_runs(1), np.int64(0), np.int64(0))
+    side = Relation(Shape(1, (0,), (), (0,))).pages.rows
+    multi_index.admit_all(empty_lists(side, multi_index.LINKS_WIDTH), number[:0], np.int64(0))
 
 
 def _batch(plan: Plan, turn: int) -> pa.RecordBatch:

@@ -28,6 +28,7 @@ from hotspare.engine.kernels.slots import (
     HEAP_SLOT,
     HIGH,
     IN_HEAP,
+    IN_RUN,
     INDEXED,
     LIVE,
     MOVED,
@@ -64,8 +65,9 @@ class Rows(NamedTuple):
 
     By slot: `lanes`, `valid`, `order` (number of arrival), `time` (that retention counts from; empty where it does not go by time),
     `links` (empty where there is no list), a bit of `alive`, `heap[slot, HEAP_PLACE]`. By page: `pages`. By place: `heap[place,
-    HEAP_SLOT]`. `free` is a stack of pages, `emptied` a list of pages, `moved` one of (old slot, new slot, outputs made before),
-    empty where nobody asks. `conditions`: fields by which rows are also found; a row in which they change arrives anew.
+    HEAP_SLOT]`. `waiting`: slots that wait for their place in the list, NONE where one does no more. `free` is a stack of pages,
+    `emptied` a list of pages, `moved` one of (old slot, new slot, outputs made before), empty where nobody asks. `conditions`:
+    fields by which rows are also found; a row in which they change arrives anew.
     """
 
     by_key: Index
@@ -74,6 +76,7 @@ class Rows(NamedTuple):
     order: Int64s
     time: Int64s
     links: Int64s
+    waiting: Int64s
     alive: npt.NDArray[np.uint64]
     pages: Int64s
     free: Int64s
@@ -186,9 +189,9 @@ def move_row(rows: Rows, old: Whole) -> None:
     rows.order[to] = rows.order[source]
     if len(rows.time) > 0:
         rows.time[to] = rows.time[source]
-    is_listed = len(rows.links) > 0 and rows.links[old, PREV] >= NONE
+    is_listed = len(rows.links) > 0 and (rows.links[old, PREV] >= NONE or rows.links[old, PREV] == IN_RUN)
     if is_listed:
-        link_instead(rows.links, rows.state, old, new)
+        link_instead(rows.links, rows.waiting, rows.state, old, new)
     elif len(rows.links) > 0:
         rows.links[new, PREV] = rows.links[old, PREV]
     if len(rows.heap) > 0 and (rows.state[EITHER] == 0 or (not is_listed and rows.links[old, PREV] == IN_HEAP)):

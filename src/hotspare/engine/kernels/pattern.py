@@ -79,7 +79,7 @@ from hotspare.engine.rows.chunk import Int64s
 @kernel
 def remove(rows: Rows, lists: Lists, slot: Whole) -> None:
     delist(lists, slot)
-    dequeue(rows.links, rows.heap, rows.time, rows.order, rows.state, slot)
+    dequeue(rows.links, rows.waiting, rows.heap, rows.time, rows.order, rows.state, slot)
     rows.state[LIVE] -= 1
     free_slot(rows, slot)
 

@@ -45,6 +45,7 @@ from hotspare.engine.kernels.slots import (
     NEWEST,
     NEXT,
     NONE,
+    UNLINKED,
     UNSET,
     dequeue,
     enqueue,
@@ -54,6 +55,7 @@ from hotspare.engine.kernels.slots import (
     heap_sift,
     link_instead,
     link_last,
+    may_not_be_first,
     unlink,
 )
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
@@ -156,10 +158,10 @@ def is_linked(policy: Policy) -> bool:
 def depart(rows: Rows, policy: Policy, slot: Whole) -> None:
     """Take a slot out of list and heap."""
     if rows.state[EITHER] == 1:
-        dequeue(rows.links, rows.heap, rows.time, rows.order, rows.state, slot)
+        dequeue(rows.links, rows.waiting, rows.heap, rows.time, rows.order, rows.state, slot)
         return
     if is_linked(policy):
-        unlink(rows.links, rows.state, slot)
+        unlink(rows.links, rows.waiting, rows.state, slot)
     if policy.by_event == 1:
         heap_drop(rows.heap, rows.time, rows.order, rows.state, slot)
 
@@ -227,12 +229,12 @@ def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
         arrive(rows, policy, new)
     elif policy.kind >= TIME_SLIDING or not found_together(rows.lanes, rows.valid, new, old, rows.conditions):
         if is_linked(policy):
-            unlink(rows.links, rows.state, old)
+            unlink(rows.links, rows.waiting, rows.state, old)
         arrive(rows, policy, new)
     else:
         rows.order[new] = rows.order[old]
         if is_linked(policy):
-            link_instead(rows.links, rows.state, old, new)
+            link_instead(rows.links, rows.waiting, rows.state, old, new)
     if policy.by_event == 1 and rows.state[EITHER] == 0:
         at = rows.heap[old, HEAP_PLACE]
         rows.heap[at, HEAP_SLOT] = new
@@ -354,13 +356,19 @@ def expel(rows: Rows, out: OutputArrays, policy: Policy, slot: Whole, rank: Whol
 @kernel
 def retain(rows: Rows, out: OutputArrays, policy: Policy) -> bool:
     """Go on with the expulsion that is under way, oldest first: in order of arrival, or of (event time, arrival). False: there is
-    no room for all of it."""
+    no room for all of it, or it is not known yet who is next."""
     which, edge, came = out.counts[LEAVING], out.counts[EDGE], out.counts[CAME]
     slot = first_to_leave(rows.heap, rows.time, rows.order, rows.state)
-    while which != LEAVE_NONE and rows.state[LIVE] > 0 and slot >= 0:
-        after = rows.links[slot, NEXT]
+    while which != LEAVE_NONE and rows.state[LIVE] > 0:
         if which == LEAVE_OVER and rows.state[LIVE] <= policy.limit:
             break
+        if may_not_be_first(rows.time, rows.order, rows.state, slot):
+            if rows.state[EITHER] == 1 and edge - rows.state[UNLINKED] < policy.limit:
+                break
+            return False
+        if slot < 0:
+            break
+        after = rows.links[slot, NEXT]
         if which == LEAVE_OLD and edge - rows.time[slot] < policy.limit:
             break
         if which != LEAVE_ALL or slot != came:
@@ -404,7 +412,8 @@ def rows_of_event(chunk: InputArrays, i: Whole, keys: Int64s) -> Whole:
 def relate(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArrays) -> Whole:
     """Take a chunk and the heartbeats of its batch, in order of rank.
 
-    DONE, or why not yet: to be called again when there is what it needs, or when the outputs are taken away.
+    DONE, or why not yet: to be called again when there is what it needs, or when the outputs are taken away. IS_FULL also where it
+    is not known who leaves next (`kernels.unlinked`).
     """
     beat, i = np.int64(out.counts[BEAT]), np.int64(out.counts[ROW])
     came: Whole = NONE
@@ -444,19 +453,6 @@ def fill_index(rows: Rows, begin: Whole, end: Whole) -> Whole:
                 return np.int64(slot)
             add(rows.by_key, h, slot)
     return np.int64(end)
-
-
-@kernel
-def relink(rows: Rows, policy: Policy, slots: Int64s) -> None:
-    """Bring slots, given in order of arrival, into list and heap, or into one of them."""
-    for i in range(len(slots)):
-        if rows.state[EITHER] == 1:
-            enqueue(rows.links, rows.heap, rows.time, rows.order, rows.state, slots[i])
-            continue
-        if is_linked(policy):
-            link_last(rows.links, rows.state, slots[i])
-        if policy.by_event == 1:
-            heap_push(rows.heap, rows.time, rows.order, rows.state, slots[i])
 
 
 @kernel

@@ -5,6 +5,8 @@ heap   by (event time, arrival), only where retention goes by event time
 
 Or rows stand in one of both, by (deadline, arrival): in the list as long as deadlines rise as rows come, else in the heap. Those
 without a deadline stand in neither. Event time is such a deadline: where rows come in its order, no heap costs anything.
+
+After a restore, rows may wait for their place in the list (`kernels.unlinked`): it has a seam then, behind which they come.
 """
 
 from __future__ import annotations
@@ -26,14 +28,17 @@ OPEN, FILL, NUMBER, PAGES, HAND, OLDEST, YOUNGEST, FREE, HIGH, EMPTIED, MOVED = 
 """Of its pages: the one that is being filled, NONE before the first; its slots that were given; the number of the next one; pages
 in use; the page that is looked at next for being cleared, NONE for the oldest; ends of the list by number; how many are free on the
 stack; pages ever used; emptied and not free yet; rows moved and not told yet."""
-PAGE_SLOTS, SPARE, EITHER = 19, 20, 21
-"""Slots of a page; how many a small relation may have beside its rows; and 1 where rows stand in list or heap, 0 where in both."""
-STATE_WIDTH = 22
+PAGE_SLOTS, SPARE, EITHER, SEAM, UNLINKED = 19, 20, 21, 22, 23
+"""Slots of a page; how many a small relation may have beside its rows; 1 where rows stand in list or heap, 0 where in both; the
+last row before the seam of the list, NONE where that is its beginning; and by what rows leave (number of arrival, or deadline where
+that decides), from where on rows may not be in list or heap yet, NEVER where all are."""
+STATE_WIDTH = 24
 UNSET = np.int64(-(2**63))
 """NEWEST and BOUNDARY before there is any."""
 
-IN_HEAP, IN_NEITHER = np.int64(-2), np.int64(-3)
-"""Where rows stand in list or heap, in place of the neighbour before of one that is not in the list."""
+IN_HEAP, IN_NEITHER, IN_RUN = np.int64(-2), np.int64(-3), np.int64(-4)
+"""In place of the neighbour before of a row that is not in the list: where rows stand in list or heap, the first two. IN_RUN: it
+waits for its place, and in place of the neighbour behind stands where in `Rows.waiting` it is."""
 NEVER = np.int64(2**62)
 """No deadline."""
 
@@ -54,9 +59,14 @@ def link_last(links: Int64s, state: Int64s, slot: Whole) -> None:
 
 
 @kernel
-def unlink(links: Int64s, state: Int64s, slot: Whole) -> None:
+def unlink(links: Int64s, waiting: Int64s, state: Int64s, slot: Whole) -> None:
     before = links[np.uint64(slot), PREV]
     after = links[np.uint64(slot), NEXT]
+    if before == IN_RUN:
+        waiting[after] = NONE
+        return
+    if state[SEAM] == slot:
+        state[SEAM] = before
     if before < 0:
         state[FIRST] = after
     else:
@@ -68,12 +78,17 @@ def unlink(links: Int64s, state: Int64s, slot: Whole) -> None:
 
 
 @kernel
-def link_instead(links: Int64s, state: Int64s, old: Whole, new: Whole) -> None:
-    """Put `new` where `old` stands in the list."""
+def link_instead(links: Int64s, waiting: Int64s, state: Int64s, old: Whole, new: Whole) -> None:
+    """Put `new` where `old` stands in the list, or waits for its place."""
     before = links[old, PREV]
     after = links[old, NEXT]
     links[new, PREV] = before
     links[new, NEXT] = after
+    if before == IN_RUN:
+        waiting[after] = new
+        return
+    if state[SEAM] == old:
+        state[SEAM] = new
     if before < 0:
         state[FIRST] = new
     else:
@@ -148,12 +163,12 @@ def enqueue(links: Int64s, heap: Int64s, time: Int64s, order: Int64s, state: Int
 
 
 @kernel
-def dequeue(links: Int64s, heap: Int64s, time: Int64s, order: Int64s, state: Int64s, slot: Whole) -> None:
+def dequeue(links: Int64s, waiting: Int64s, heap: Int64s, time: Int64s, order: Int64s, state: Int64s, slot: Whole) -> None:
     where = links[slot, PREV]
     if where == IN_HEAP:
         heap_drop(heap, time, order, state, slot)
     elif where != IN_NEITHER:
-        unlink(links, state, slot)
+        unlink(links, waiting, state, slot)
 
 
 @kernel
@@ -170,3 +185,12 @@ def first_due(heap: Int64s, time: Int64s, order: Int64s, state: Int64s) -> Whole
 def first_to_leave(heap: Int64s, time: Int64s, order: Int64s, state: Int64s) -> Whole:
     """The first row in order of arrival, or by deadline where that decides who leaves; NONE where there is none."""
     return first_due(heap, time, order, state) if state[EITHER] == 1 else np.int64(state[FIRST])
+
+
+@kernel
+def may_not_be_first(time: Int64s, order: Int64s, state: Int64s, slot: Whole) -> bool:
+    """Whether a row that is not in list or heap yet may leave before this one, which is the first of them, or NONE."""
+    unlinked = state[UNLINKED]
+    if unlinked == NEVER or slot < 0:
+        return bool(unlinked != NEVER)
+    return bool((time[slot] if state[EITHER] == 1 else order[slot]) >= unlinked)

@@ -52,7 +52,8 @@ def relation_of(schema: Schema, retention: Retention | None = None, given: Chang
         return Relation(shape, KEEP_ALL._replace(new_keys=new_keys, in_order=in_order), reading=WhenRead.AT_USE)
     kind = _KIND[retention.kind] if not by else k.COUNT_OF_GROUP
     unit = retention.unit_us if kind == k.TIME_LOOKBACK else retention.limit
-    return Relation(shape, k.Policy(kind, retention.limit, max(unit, 1), 1 if retention.time_field else 0, new_keys, in_order))
+    policy = k.Policy(kind, retention.limit, max(unit, 1), 1 if retention.time_field else 0, new_keys, in_order)
+    return Relation(shape, policy, reading=WhenRead.AT_USE)
 
 
 def finds_the_oldest(given: Changelog, retention: Retention | None) -> bool:

@@ -2,7 +2,8 @@
 
 An absent page counts as any other: its rows are alive, its place in memory is its own. But what it holds was not read, and no index
 names its rows. So before a chunk is taken, pages that may hold one of its keys are brought (`key_pages` tell which), and before an
-event clears a page, that one. Nothing else asks for rows that no event names; relations of which that is not so are read whole.
+event clears a page, that one. Where rows leave by retention, pages with those that leave next are (`unlinked`). Nothing else asks
+for rows that no event names; relations of which that is not so are read whole.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 
 import numpy as np
 
 from hotspare.engine.kernels import absent as k
+from hotspare.engine.kernels.slots import NEVER
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
-from hotspare.engine.state.key_pages import AskedBy, Halves, group_of
+from hotspare.engine.state.key_pages import AskedBy, Halves, Leaves, group_of
 from hotspare.engine.state.pages import Columns
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.row_layout import StoredRows, Times, stored_rows
@@ -120,6 +123,10 @@ class AbsentPages:
         """Halves in each way and places of their pages, of key pages that are not in the index yet; None before they were read."""
         self._indexes = [empty_index() for _ in asked_by.ways]
         """In each way, places of absent pages, and of those that were, by halves."""
+        self._least: Int64s = np.full(len(numbers), -NEVER)
+        """By what the first row of a page leaves, or before; good when key pages were read."""
+        self._by_least: list[int] = []
+        """Places of pages that may be absent, the one with the first row at the end; none before they are asked for."""
 
     @classmethod
     def of(cls, reader: PageReader, numbers: Int64s, counts: Int64s, asked_by: AskedBy) -> AbsentPages | None:
@@ -139,6 +146,27 @@ class AbsentPages:
         """It is in memory from now on."""
         self.is_absent[place] = 0
         self.left -= 1
+
+    def check_least(self, place: int, stored: StoredRows) -> None:
+        """SnapshotDamaged where a row of a page leaves before what was said of it."""
+        leaves = self._asked_by.leaves.of(stored.order, stored.time)
+        if len(leaves) and int(leaves.min()) < self._least[place]:
+            raise SnapshotDamaged("a page of keys says another time of a page of rows than that has")
+
+    @property
+    def least(self) -> int:
+        """No row of an absent page leaves before. There is one."""
+        return int(self._least[self.next()])
+
+    def next(self) -> int:
+        """The place of the absent page whose rows leave first."""
+        if not self._by_least:
+            self._to_enter()
+            places = np.flatnonzero(self.is_absent)
+            self._by_least = places[np.argsort(-self._least[places], kind="stable")].tolist()
+        while not self.is_absent[self._by_least[-1]]:
+            self._by_least.pop()
+        return self._by_least[-1]
 
     def asked(self, lanes: Int64s) -> list[int]:
         """Places of pages that may hold a row with a key of these."""
@@ -172,6 +200,8 @@ class AbsentPages:
         missing = np.setdiff1d(np.flatnonzero(self.is_absent & (group_of(numbers) == number)), places)
         if len(missing):
             raise SnapshotDamaged("a page of keys lacks a page of rows")
+        if (least := halves[0].least.get(self._asked_by.leaves)) is not None:
+            self._least[places[places >= 0]] = np.clip(least[places >= 0], -NEVER, NEVER)
         return halves, places
 
     def enter_some(self) -> bool:
@@ -192,9 +222,12 @@ class AbsentPages:
                 self._indexes[way] = grown_index(self._indexes[way])
 
     def first(self, count: int) -> list[int]:
-        """Of those that are absent."""
-        found: list[int] = np.flatnonzero(self.is_absent)[:count].tolist()
-        return found
+        """Of those that are absent, the ones whose rows leave first."""
+        if self._asked_by.leaves is Leaves.NEVER:
+            found: list[int] = np.flatnonzero(self.is_absent)[:count].tolist()
+            return found
+        self.next()
+        return list(islice((place for place in reversed(self._by_least) if self.is_absent[place]), count))
 
     @property
     def bytes(self) -> int:

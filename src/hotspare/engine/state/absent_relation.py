@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from hotspare.engine.kernels import Whole
 from hotspare.engine.kernels import absent as kernels
 from hotspare.engine.kernels import relation as k
+from hotspare.engine.kernels.pages import slots_before_looking
+from hotspare.engine.rows.chunk import Int64s
 from hotspare.engine.state.absent import KeptPages
 from hotspare.engine.state.key_pages import RememberedKeys, given_of
 from hotspare.engine.state.row_layout import Known, Layout
@@ -12,23 +16,39 @@ from hotspare.engine.state.row_pages import RowPages
 
 
 def relate_where_absent(pages: RowPages, out: k.OutputArrays, policy: k.Policy, given: k.InputArrays) -> Whole:
-    """As `kernels.relation.relate`, of a relation that forgets nothing: in pieces, before each of which the page is brought that it
-    may clear. Pages with the keys of the chunk were brought."""
+    """As `kernels.relation.relate`, while pages are absent, or rows are not in the list: in pieces, before each of which the page
+    is brought that it may clear. Pages with the keys of the chunk were brought; where it is to be known who leaves next, some more
+    rows are linked."""
     while True:
-        rows, row = pages.rows, int(out.counts[k.ROW])
-        count = int(kernels.rows_before_gaps(rows.state))
-        if not count:
-            count = 1
-            bring_to_clear(pages)
-            rows = pages.rows
-        piece = given._replace(rank=given.rank[: row + count])  # the second row of a block may stand behind it
-        state = k.relate(rows, out, policy, piece)
+        state = k.relate(pages.rows, out, policy, _piece(pages, policy, given, out.counts))
         if state in (k.NEEDS_INDEX, k.NEEDS_ROOM):
             return state
-        if int(out.counts[k.ROW]) >= len(given.rank):
+        leaving, is_full = out.counts[k.LEAVING] != k.LEAVE_NONE, out.counts[k.MADE] >= out.counts[k.ROOM]
+        if not leaving and int(out.counts[k.ROW]) >= len(given.rank) and int(out.counts[k.BEAT]) >= len(given.beats):
             return k.DONE
-        if out.counts[k.MADE] >= out.counts[k.ROOM]:
+        if is_full:
             return k.IS_FULL
+        if leaving:
+            pages.link_next()
+
+
+def _piece(pages: RowPages, policy: k.Policy, given: k.InputArrays, counts: Int64s) -> k.InputArrays:
+    """What can be taken of a chunk before a page is cleared that is absent; such a page is brought. Which one the next row clears
+    is known when the heartbeats before it are taken, and what they cause."""
+    row, beat = int(counts[k.ROW]), int(counts[k.BEAT])
+    beats = int(np.searchsorted(given.beats[:, 0], given.rank[row])) if row < len(given.rank) else len(given.beats)
+    if pages.absent is None:
+        return given
+    if beat < beats or counts[k.LEAVING] != k.LEAVE_NONE:
+        return given._replace(rank=given.rank[:row], beats=given.beats[:beats])
+    before = kernels.rows_before_gaps if policy.kind == k.KEEP else slots_before_looking  # else one event may end many rows
+    count = int(before(pages.rows.state))
+    if not count:
+        count = 1
+        bring_to_clear(pages)
+    end = row + count  # the second row of a block may stand behind it
+    beats = int(np.searchsorted(given.beats[:, 0], given.rank[end - 1])) if end < len(given.rank) else len(given.beats)
+    return given._replace(rank=given.rank[:end], beats=given.beats[:beats])
 
 
 def bring_to_clear(pages: RowPages) -> None:

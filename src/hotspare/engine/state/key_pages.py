@@ -1,24 +1,27 @@
 """Key pages: what tells, after a restore, in which pages of rows a key may be, so that the rows themselves can be read at use.
 
 One stands for some pages of rows that follow each other by number, and has four bytes of the hash of each key in them
-(`kernels.absent`). Rows that are full do not change, so it is written once, but for the one that stands for the newest pages; it
-may tell of rows and pages that are gone since. Of the page that is being filled there is none: that is read at once.
+(`kernels.absent`); where rows leave by retention, also by what the first row of each page does. Rows that are full do not change,
+so it is written once, but for the one that stands for the newest pages; it may tell of rows and pages that are gone since. Of the
+page that is being filled there is none: that is read at once.
 
 Where rows are also found by the fields of a condition, it has halves of these beside, each once for a page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TypeAlias
 
 import numpy as np
 
 from hotspare.engine.kernels import absent as k
+from hotspare.engine.kernels.slots import NEVER
 from hotspare.engine.rows.chunk import Bools, Int64s
 from hotspare.engine.state.pages import Column, Columns, expect
-from hotspare.engine.state.row_layout import Known, Layout
+from hotspare.engine.state.row_layout import Known, Layout, StoredRows
 from hotspare.errors import SnapshotDamaged
 
 PAGES_EACH = 64
@@ -28,23 +31,40 @@ PAGES_MIN = 16
 _NAMES = ("ends", "halves"), ("met_ends", "met_halves")
 """Of the columns of a key page, by the number of the way in which rows are asked for."""
 
+_NOTHING = np.empty(0, np.int64)
+
+
+class Leaves(Enum):
+    """By what rows leave that retention ends, the least first; the name of the column that has it."""
+
+    NEVER = "never"
+    IN_ORDER = "least_order"
+    BY_TIME = "least_time"
+
+    def of(self, order: Int64s, time: Int64s) -> Int64s:
+        """That of rows with these numbers of arrival and times."""
+        return {Leaves.NEVER: _NOTHING, Leaves.IN_ORDER: order, Leaves.BY_TIME: time}[self]
+
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """Halves of the hashes of keys, page after page: those of page `numbers[i]` end at `ends[i]`."""
+    """Halves of the hashes of keys, page after page: those of page `numbers[i]` end at `ends[i]`. `least`: by what the first row of
+    each page leaves."""
 
     numbers: Int64s
     ends: Int64s
     halves: k.UInt32s
+    least: Mapping[Leaves, Int64s] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, numbers: Int64s, halves: Sequence[k.UInt32s]) -> Halves:
+    def of(cls, numbers: Int64s, halves: Sequence[k.UInt32s], least: Mapping[Leaves, Int64s]) -> Halves:
         """Page by page."""
-        return cls(numbers, np.cumsum([len(each) for each in halves], dtype=np.int64), np.concatenate(halves))
+        return cls(numbers, np.cumsum([len(each) for each in halves], dtype=np.int64), np.concatenate(halves), least)
 
     def columns(self, way: int) -> Columns:
         ends, halves = _NAMES[way]
-        return {"numbers": Column(self.numbers), ends: Column(self.ends), halves: Column(self.halves)}
+        least = {by.value: Column(each) for by, each in self.least.items()}
+        return {"numbers": Column(self.numbers), ends: Column(self.ends), halves: Column(self.halves), **least}
 
     @classmethod
     def load(cls, columns: Columns, way: int) -> Halves:
@@ -55,7 +75,8 @@ class Halves:
         rising = bool((np.diff(numbers) > 0).all()) and bool((np.diff(ends, prepend=0) >= 0).all())
         if not rising or (int(ends[-1]) if len(ends) else 0) != len(halves):
             raise SnapshotDamaged("a page of keys contradicts itself")
-        return cls(numbers, ends, halves)
+        told = [by for by in Leaves if not way and by.value in columns]
+        return cls(numbers, ends, halves, {by: expect(columns, by.value, np.dtype(np.int64), (len(numbers),)).array for by in told})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +98,13 @@ class KeyColumns:
 
 @dataclass(frozen=True, slots=True)
 class AskedBy:
-    """In which ways rows are asked for: by their key, and by the fields of a condition, where there are some and they are not the
-    key."""
+    """In which ways rows are asked for: by their key, by the fields of a condition, where there are some and they are not the key,
+    and by what they leave."""
 
     keys: tuple[int, ...]
     codes: tuple[int, ...]
     conditions: tuple[int, ...]
+    leaves: Leaves
 
     @property
     def ways(self) -> tuple[KeyColumns, ...]:
@@ -97,6 +119,10 @@ class AskedBy:
     def columns(self) -> tuple[int, ...]:
         """Of all ways, one behind the other."""
         return sum((way.keys for way in self.ways), ())
+
+    def of(self, rows: StoredRows) -> tuple[Int64s, Int64s]:
+        """`columns` of rows, and by what they leave."""
+        return rows.lanes[:, list(self.columns)], self.leaves.of(rows.order, rows.time)
 
     def by_conditions(self, values: Int64s) -> tuple[Int64s, int]:
         """Values of the fields of the condition, as the way of that number has them."""
@@ -115,12 +141,11 @@ class AskedBy:
 
 @dataclass(slots=True)
 class RememberedKeys:
-    """Halves, in each way, of the pages that the newest key page stands for, so that their rows are not read for every snapshot;
-    shared with snapshots. Beside them stands which rows they are of, and for which snapshot they were made: rows that are gone by
-    then have none."""
+    """What stands in the newest key page of each page, so that their rows are not read for every snapshot; shared with snapshots.
+    Beside it stands which rows it is of, and for which snapshot it was made: rows that are gone by then have nothing there."""
 
     known: Known = field(default_factory=lambda: Known({}))
-    by_page: dict[int, tuple[int, Int64s, k.UInt32s]] = field(default_factory=dict)
+    by_page: dict[int, tuple[int, Int64s, k.UInt32s, Int64s]] = field(default_factory=dict)
 
     def forget_before(self, first: int) -> None:
         """Pages of lower numbers."""
@@ -129,9 +154,9 @@ class RememberedKeys:
                 self.by_page.pop(number, None)
 
 
-Read: TypeAlias = Callable[[int, k.UInt64s], tuple[Int64s, k.UInt64s]]
-"""Of the rows of a page, by its place in a layout, `AskedBy.columns`, and the hashes of their strings: those that are given, or,
-where codes are others, these."""
+Read: TypeAlias = Callable[[int, k.UInt64s], tuple[Int64s, Int64s, k.UInt64s]]
+"""Of the rows of a page, by its place in a layout: `AskedBy.columns`; by what they leave, empty where they do not; and the hashes
+of their strings: those that are given, or, where codes are others, these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,22 +184,27 @@ class KeysOfPages:
 
     def columns(self, hashes: k.UInt64s) -> Columns:
         """`hashes` of the strings of the table, by code."""
-        halves = [self._halves(at, hashes) for at in range(len(self.numbers))]
-        columns = dict(Halves.of(self.numbers, [each[:, 0] for each in halves]).columns(0))
+        told = [self._told(at, hashes) for at in range(len(self.numbers))]
+        least: dict[Leaves, Int64s] = {}
+        if (by := self.asked_by.leaves) is not Leaves.NEVER:
+            least[by] = np.array([leaves.min(initial=NEVER) for _, leaves in told], np.int64)
+        columns = dict(Halves.of(self.numbers, [halves[:, 0] for halves, _ in told], least).columns(0))
         for way in range(1, len(self.asked_by.ways)):
-            columns |= Halves.of(self.numbers, [np.unique(each[:, way]) for each in halves]).columns(way)
+            columns |= Halves.of(self.numbers, [np.unique(halves[:, way]) for halves, _ in told], {}).columns(way)
         return columns
 
-    def _halves(self, at: int, hashes: k.UInt64s) -> k.UInt32s:
+    def _told(self, at: int, hashes: k.UInt64s) -> tuple[k.UInt32s, Int64s]:
+        """Of each row of a page the half, and by what it leaves; nothing of the latter where none does."""
         number, slots = int(self.numbers[at]), np.flatnonzero(self.alive[at])
-        snapshot, of_slots, halves = self.shared.by_page.get(number, (-1, slots, np.empty((0, 0), np.uint32)))
-        if 0 <= snapshot <= self.snapshot:
-            return halves[np.searchsorted(of_slots, slots)]
-        values, hashes = self.read(self.first + at, hashes)
+        if (remembered := self.shared.by_page.get(number)) is not None and remembered[0] <= self.snapshot:
+            _, of_slots, halves, leaves = remembered
+            chosen = np.searchsorted(of_slots, slots)
+            return halves[chosen], leaves[chosen] if len(leaves) else leaves
+        values, leaves, hashes = self.read(self.first + at, hashes)
         halves = self.asked_by.halves(values, hashes)
         if self.given < PAGES_EACH:
-            self.shared.by_page[number] = self.snapshot, slots, halves
-        return halves
+            self.shared.by_page[number] = self.snapshot, slots, halves, leaves
+        return halves, leaves
 
 
 def key_pages(layout: Layout, snapshot: int, asked_by: AskedBy, shared: RememberedKeys, read: Read) -> Sequence[KeysOfPages]:

@@ -26,7 +26,7 @@ from functools import partial
 
 import numpy as np
 
-from hotspare.engine.kernels import Whole, slots
+from hotspare.engine.kernels import Whole, slots, unlinked
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.absent import UInt64s
 from hotspare.engine.kernels.pages import Rows
@@ -64,10 +64,11 @@ class Relation:
     `valid` at arrived slots, until `settle`."""
 
     def __init__(self, shape: Shape, policy: k.Policy = KEEP_ALL, home: Home = STAYS, reading: WhenRead = WhenRead.WHOLE) -> None:
-        """`reading`: AT_USE only where nothing but this class reads rows, and kernels those of the keys of a chunk."""
+        """`reading`: AT_USE where nothing but this class reads rows, and kernels those of a chunk's keys and those that leave."""
         self.shape = shape
-        self._reading = reading if policy.kind == k.KEEP and not policy.in_order else WhenRead.WHOLE
         self.policy = policy
+        is_queue = self._may_queue and policy.in_order
+        self._reading = WhenRead.WHOLE if is_queue or policy.kind in (k.COUNT_OF_GROUP, k.UNTIL) else reading
         self._of_pages = policy
         """By which rows stand in pages: once there is an index from the first row on, nobody asks for a list of all."""
         self._home = home
@@ -218,7 +219,7 @@ class Relation:
     def _relate(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
         if self._groups is not None:
             return self._groups.relate(out, self.policy, given)
-        if self._pages.absent is not None:
+        if self._pages.absent is not None or self._pages.unlinked is not None:
             return relate_where_absent(self._pages, out, self._of_pages, given)
         return k.relate(self._rows, out, self._of_pages, given)
 
@@ -250,8 +251,7 @@ class Relation:
         twin._of_pages = self._of_pages
         twin._reading, twin._keys_known = self._reading, self._keys_known
         twin._groups = None
-        self._known.snapshots += 1
-        twin._snapshot = self._known.snapshots
+        self._known.snapshots = twin._snapshot = self._known.snapshots + 1
         twin._queue = None if self._queue is None else self._queue.freeze()
         twin._pages = self._pages.freeze()
         return twin
@@ -283,11 +283,11 @@ class Relation:
         if self._reading is WhenRead.WHOLE:
             return []
         layout = self._layout()
-        where, asked_by = self._where(layout), self.shape.asked_by
+        where, asked_by = self._where(layout), row_pages.asked_by(self.shape, self.policy)
 
-        def read(at: int, hashes: UInt64s) -> tuple[Int64s, UInt64s]:
-            found, strings = self._columns_of(where[at], layout.alive[at], asked_by.columns)
-            return found, hashes if strings is None else strings.hashes
+        def read(at: int, hashes: UInt64s) -> tuple[Int64s, Int64s, UInt64s]:
+            found, leaves, strings = self._columns_of(where[at], layout.alive[at])
+            return found, leaves, hashes if strings is None else strings.hashes
 
         return key_pages(layout, self._snapshot, asked_by, self._keys_known, read)
 
@@ -313,12 +313,13 @@ class Relation:
         found: list[int] = (self._pages.in_use() if self._queue is None else layout.numbers).tolist()
         return found
 
-    def _columns_of(self, page: int, alive: Bools, columns: Sequence[int]) -> tuple[Int64s, FrozenStrings | None]:
-        """As `_page_columns`, of these alone."""
+    def _columns_of(self, page: int, alive: Bools) -> tuple[Int64s, Int64s, FrozenStrings | None]:
+        """As `_page_columns`, of those alone by which rows are asked for; and by what they leave, as `key_pages.Read`."""
+        asked_by = row_pages.asked_by(self.shape, self.policy)
         if self._queue is None:
-            return self._pages.columns_of(page, alive, columns)
+            return self._pages.columns_of(page, alive, asked_by)
         rows, strings = self._queue.rows_of(page, alive)
-        return rows.lanes[:, list(columns)], strings
+        return *asked_by.of(rows), strings
 
     def _page_columns(self, page: int, alive: Bools) -> tuple[Columns, FrozenStrings | None]:
         """Rows of a page: its place in memory, or its number where they stand in a queue; and their strings, as `RowsOfPage`."""
@@ -366,7 +367,7 @@ class Relation:
         self._known, self._keys_known = Known({}), RememberedKeys()
         in_order = not is_late and layout.is_as(Layout.contiguous(first, layout.arrivals, layout.page_slots))
         absent = None if in_order and self._may_queue else self._absent_of(source)
-        self._of_pages = KEEP_ALL if absent is not None else self.policy
+        self._of_pages = self.policy if absent is None or self.policy.in_order else self.policy._replace(new_keys=0)
         self._queue, self._pages = None, self._fresh(layout.page_slots)
         self._rows.state[list(_PERSISTED)] = state
         if in_order:
@@ -423,20 +424,18 @@ class Relation:
         """Rows into fresh pages, but for those that need not be read now."""
         layout, pages = source.layout, self._pages
         pages.place(layout)
-        is_indexed = not self._of_pages.new_keys or self._is_late()
         if absent is not None:
             pages.leave_absent(absent)
-        elif is_indexed:
+        elif not self._of_pages.new_keys or self._is_late():
             pages.begin_index(self.live)
         for at, alive in enumerate(layout.alive):
             if absent is not None and absent.is_absent[at]:
                 continue
             pages.fill(at, alive, self._checked(source, at))
-            if is_indexed:
-                pages.enter_rows(at * layout.page_slots, (at + 1) * layout.page_slots)
+            pages.entered(at)
             self._home.relieve()
-        if pages.is_ordered:
-            k.relink(self._rows, self.policy, pages.in_order())
+        if pages.is_ordered and absent is None:
+            unlinked.relink(self._rows, self.policy, pages.in_order())
         self._begin_groups()
 
     def _absent_of(self, source: RowSource) -> AbsentPages | None:
@@ -444,7 +443,8 @@ class Relation:
         reader = self._reader_of(source) if self._reading is WhenRead.AT_USE else None
         if reader is None:
             return None
-        return AbsentPages.of(reader, source.layout.numbers, source.layout.counts, self.shape.asked_by)
+        layout, asked_by = source.layout, row_pages.asked_by(self.shape, self.policy)
+        return AbsentPages.of(reader, layout.numbers, layout.counts, asked_by)
 
     def _reader_of(self, source: RowSource) -> PageReader | None:
         """Of pages that can be read later."""

@@ -22,11 +22,12 @@ from hotspare.engine.kernels import slots
 from hotspare.engine.rows.chunk import Bools, Int64s
 from hotspare.engine.state.absent import AbsentPages, FrozenAbsent
 from hotspare.engine.state.away import PagesAway
-from hotspare.engine.state.key_pages import AskedBy
+from hotspare.engine.state.key_pages import AskedBy, Leaves
 from hotspare.engine.state.memory import RESERVED_BYTES, SMALL_BYTES, STAYS, Home, LeavingSpace, as_much, grown, longer
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.row_layout import NO_PAGE, Layout, StoredRows
 from hotspare.engine.state.strings import FrozenStrings
+from hotspare.engine.state.unlinked import LINKED_EACH, UnlinkedRows
 
 PAGE_SLOTS = 4096
 """Of a relation that is made from now on. Nothing that is put out depends on it."""
@@ -49,15 +50,23 @@ class Shape:
     conditions: tuple[int, ...] = ()
     added: tuple[int, ...] = ()
 
-    @property
-    def asked_by(self) -> AskedBy:
-        return AskedBy(self.keys, self.codes, self.conditions)
-
 
 def _leaves_by_own_time(policy: relation_kernels.Policy) -> bool:
     """Whether rows stand in list or heap. A list of all is for rows that leave together, and for those that leave as they came."""
     sliding = policy.kind in (relation_kernels.TIME_SLIDING, relation_kernels.TIME_LOOKBACK)
     return policy.kind == relation_kernels.UNTIL or (policy.by_event == 1 and sliding)
+
+
+def by_what_leaves(policy: relation_kernels.Policy) -> Leaves:
+    """By what rows leave that retention ends."""
+    if policy.kind == relation_kernels.KEEP:
+        return Leaves.NEVER
+    return Leaves.BY_TIME if _leaves_by_own_time(policy) else Leaves.IN_ORDER
+
+
+def asked_by(shape: Shape, policy: relation_kernels.Policy) -> AskedBy:
+    """How rows of such a relation are asked for."""
+    return AskedBy(shape.keys, shape.codes, shape.conditions, by_what_leaves(policy))
 
 
 class RowPages:
@@ -76,13 +85,16 @@ class RowPages:
         """Slots of rows of absent pages that were read, for who asks; None: nobody does."""
         self._absent_then: FrozenAbsent | None = None
         """Of a snapshot."""
+        self.unlinked: UnlinkedRows | None = None
+        """Rows that a restore has not brought into the list; None where there can be none."""
         self._twins: list[weakref.ref[RowPages]] = []
         self._pinned = np.empty(0, np.int64)
         """Pages that are empty but for what snapshots need."""
         self._moves = np.empty((0, k.MOVED_WIDTH), np.int64)
         """Memory for `rows.moved`, which is kept."""
         state = np.zeros(slots.STATE_WIDTH, np.int64)
-        state[[slots.FIRST, slots.LAST, slots.OPEN, slots.HAND, slots.OLDEST, slots.YOUNGEST]] = slots.NONE
+        state[[slots.FIRST, slots.LAST, slots.OPEN, slots.HAND, slots.OLDEST, slots.YOUNGEST, slots.SEAM]] = slots.NONE
+        state[slots.UNLINKED] = slots.NEVER
         state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
         state[slots.PAGE_SLOTS], state[slots.SPARE] = page_slots, SPARE_SLOTS
         state[slots.EITHER] = _leaves_by_own_time(policy)
@@ -96,6 +108,7 @@ class RowPages:
             order=np.empty(0, np.int64),
             time=np.empty(0, np.int64),
             links=np.empty((0, slots.LINKS_WIDTH), np.int64),
+            waiting=np.empty(0, np.int64),
             alive=np.empty(0, np.uint64),
             pages=np.empty((0, k.PAGES_WIDTH), np.int64),
             free=np.empty(0, np.int64),
@@ -149,6 +162,7 @@ class RowPages:
 
     def build_index(self) -> None:
         """Enter all rows."""
+        self.bring_all()
         self.begin_index(int(self.rows.state[slots.LIVE]))
         self.enter_rows(0, self.slots_used)
 
@@ -189,7 +203,7 @@ class RowPages:
         twin.page_slots, twin._twins, twin._pinned = self.page_slots, [], self._pinned
         twin._home, twin._away, twin._read_from = STAYS, None, self._away
         twin.absent, twin._absent_then = None, self.absent.freeze() if self.absent is not None else None
-        twin._brought = None
+        twin._brought = twin.unlinked = None
         twin._by_time, twin._by_event, twin._is_linked = self._by_time, self._by_event, self._is_linked
         rows, state = self.rows, self.rows.state
         words = -(-self.slots_used // 64)
@@ -259,12 +273,13 @@ class RowPages:
         time = rows.time[where] if self._by_time else np.empty(0, np.int64)
         return StoredRows(rows.lanes[where], rows.valid[where], rows.order[where], time), None
 
-    def columns_of(self, page: int, alive: Bools, columns: Sequence[int]) -> tuple[Int64s, FrozenStrings | None]:
-        """As `rows_of`, these columns alone."""
+    def columns_of(self, page: int, alive: Bools, asked_by: AskedBy) -> tuple[Int64s, Int64s, FrozenStrings | None]:
+        """As `rows_of`, the columns by which they are asked for; and by what they leave, as `key_pages.Read`."""
         if (absent := self._absent_rows(page, alive)) is not None:
-            return absent[0].lanes[:, list(columns)], absent[1]
+            return *asked_by.of(absent[0]), absent[1]
         where = page * self.page_slots + np.flatnonzero(alive)
-        return self.rows.lanes[where[:, np.newaxis], list(columns)], None
+        order, time = (each[where] if len(each) else each for each in (self.rows.order, self.rows.time))
+        return self.rows.lanes[where[:, np.newaxis], list(asked_by.columns)], asked_by.leaves.of(order, time), None
 
     def _absent_rows(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings] | None:
         then = self._absent_then
@@ -308,6 +323,17 @@ class RowPages:
     def leave_absent(self, absent: AbsentPages) -> None:
         """Of pages that were placed, these are not filled now."""
         self.absent = absent
+        if self.is_ordered:
+            self.unlinked = UnlinkedRows(self.rows, len(absent.is_absent), self.page_slots)
+            self.rows = self.unlinked.over(self.rows)
+
+    def entered(self, page: int) -> None:
+        """A page that was placed is filled: its rows go into the index, and wait for their place in the list."""
+        begin, end = page * self.page_slots, (page + 1) * self.page_slots
+        if self.rows.state[slots.INDEXED]:
+            self.enter_rows(begin, end)
+        if self.unlinked is not None:
+            self.unlinked.wait(self.rows, page, begin + np.flatnonzero(self._alive_in(page)))
 
     def bring(self, page: int) -> None:
         """Read a page now, if it is absent. What the store raises, and SnapshotDamaged."""
@@ -315,8 +341,10 @@ class RowPages:
         if absent is None or page >= len(absent.is_absent) or not absent.is_absent[page]:
             return
         begin, alive = page * self.page_slots, self._alive_in(page)
-        self.fill(page, alive, absent.rows(page, alive))
-        self.enter_rows(begin, begin + self.page_slots)
+        stored = absent.rows(page, alive)
+        absent.check_least(page, stored)
+        self.fill(page, alive, stored)
+        self.entered(page)
         if self._brought is not None:
             self._brought.append(begin + np.flatnonzero(alive))
         absent.came(page)
@@ -356,14 +384,30 @@ class RowPages:
         if self.absent is not None:
             self._bring_each(self.absent.first(self.absent.left))
 
+    def link_next(self) -> None:
+        """It is to be known who leaves next. What the store raises, and SnapshotDamaged."""
+        if self.unlinked is not None:
+            self.unlinked.link_next(self.rows, self.absent, self.bring)
+
+    def _link_some(self, rows: int) -> None:
+        """After a step of so many rows: go on with what is not in the list."""
+        if self.unlinked is None:
+            return
+        self.unlinked.link(self.rows, self.absent, LINKED_EACH + rows)
+        if self.absent is None and self.unlinked.is_empty:
+            self.unlinked = None
+            self.rows = self.rows._replace(waiting=np.empty(0, np.int64))
+            self.rows.state[slots.SEAM] = slots.NONE
+
     def bring_some(self, rows: int) -> bool:
-        """After a step of so many rows: go on with reading what is absent, as long as there is room. False: nothing is."""
+        """After a step of so many rows: go on with reading what is absent, as long as there is room. False: all is done."""
         if self.absent is not None and not self.absent.enter_some():
             count = 1 + rows // self.page_slots
             size = self.page_slots * self.rows.lanes.itemsize * self.rows.lanes.shape[1]
             if self._home.room > count * size:
                 self._bring_each(self.absent.first(count))
-        return self.absent is not None
+        self._link_some(rows)
+        return self.absent is not None or self.unlinked is not None
 
     def _grow(self, pages_min: int) -> None:
         """Room for so many pages, and for twice as many as there was; for all that can come once copying takes time."""
@@ -416,7 +460,7 @@ class RowPages:
     def expect(self, lanes: Int64s) -> None:
         """Rows with these keys come next: what is needed for them begins to come back to memory, or is read where it is absent."""
         if self.absent is not None and len(lanes):
-            self._bring_each(self.absent.asked(lanes))
+            self._bring_each(self.absent.asked(lanes) if self.rows.state[slots.INDEXED] else [])
         if self._away is not None:
             self._away.expect(self.rows, lanes)
 
@@ -431,7 +475,7 @@ class RowPages:
         rows = self.rows
         by_slot = sum(array.itemsize * int(np.prod(array.shape[1:])) for array in (rows.links, rows.heap) if len(array))
         index = (8 * index_kernels.SEGMENT + 24) * int(rows.by_key.sizes[index_kernels.SEGMENTS])
-        asking = self.absent.bytes if self.absent is not None else 0
+        asking = (self.absent.bytes if self.absent is not None else 0) + (self.unlinked.bytes if self.unlinked is not None else 0)
         return asking + index + self.slots_used * by_slot + self.slots_used // 8 + 50 * int(rows.state[slots.HIGH])
 
     @property
