@@ -39,8 +39,8 @@ AnyScenario = Scenario | ApplicationScenario
 EVENTS, RATE = 6_000, 300.0
 SHARD_EVENTS, SHARD_RATE = 500_000, 100.0
 """Of a project in shards: more than there will be, for the last strike ends them."""
-TASK_LEASE_MS = 20_000
-"""Twice what the command has by default: where thirty processes share two cores, one that starts may be silent for ten seconds."""
+TASK_LEASE_MS = 10_000
+"""As the command has it by default: where thirty processes share two cores, a task that starts may be silent for five seconds."""
 WORKERS = 4
 ON_WORKERS = ("--tasks", "2", "--conf", f"spark.pyspark.python={sys.executable}", "--conf", "spark.executor.memory=512m")
 """Two of the workers for each application; they see the files of this machine."""
