@@ -113,26 +113,20 @@ def due(
 ) -> tuple[WatchedTask, list[StartJob | AbandonJob]]:
     """What is to be done about it now. `executor` counts where it is silent."""
     if task.phase is TaskPhase.RESTING and now_ms >= task.due_ms:
-        started = _waiting(task, now_ms)
+        started = _waiting(task, now_ms, task.job + 1)
         return started, [StartJob(task.number, started.job)]
     if not is_silent(task, now_ms, lease_ms):
         return task, []
     if executor is Executor.LOST:
-        return _waiting_again(task, now_ms), []
-    started = _waiting(task, now_ms)
+        return _waiting(task, now_ms, task.job, task.attempt + 1), []
+    started = _waiting(task, now_ms, task.job + 1)
     return started, [AbandonJob(task.number, task.job, task.executor, now_ms - task.heard_ms), StartJob(task.number, started.job)]
 
 
-def _waiting(task: WatchedTask, now_ms: int) -> WatchedTask:
-    """With its next job."""
-    job, nothing = task.job + 1, frozenset[int]()
-    return replace(task, phase=TaskPhase.WAITING, job=job, attempt=-1, executor="", complete=nothing, waits_since_ms=now_ms)
-
-
-def _waiting_again(task: WatchedTask, now_ms: int) -> WatchedTask:
-    """For another attempt of the same job; the one before is turned away should it live."""
-    later, nothing = task.attempt + 1, frozenset[int]()
-    return replace(task, phase=TaskPhase.WAITING, attempt=later, executor="", complete=nothing, waits_since_ms=now_ms)
+def _waiting(task: WatchedTask, now_ms: int, job: int, attempt: int = -1) -> WatchedTask:
+    """For an attempt of this job, of that number or later; one before is turned away should it live."""
+    nothing = frozenset[int]()
+    return replace(task, phase=TaskPhase.WAITING, job=job, attempt=attempt, executor="", complete=nothing, waits_since_ms=now_ms)
 
 
 def next_due_ms(task: WatchedTask, lease_ms: int) -> int | None:
