@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.snapshot import Frozen
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message, raw_batches
 
@@ -121,5 +122,9 @@ def joined(outputs: Sequence[dict[str, pa.RecordBatch]]) -> dict[str, pa.Table]:
 
 
 def snapshot_bytes(pipeline: Pipeline) -> bytes:
-    frozen = pipeline.freeze()
+    return bytes_of(pipeline.freeze())
+
+
+def bytes_of(frozen: Frozen) -> bytes:
+    """Header and pages of a snapshot."""
     return frozen.header + b"".join(name.encode() + page for name, page in frozen.pages())

@@ -31,7 +31,7 @@ from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.open import open_store
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws import core_scripts as scripts_of
-from tests.laws.core_scripts import decoded, joined, scripts, snapshot_bytes
+from tests.laws.core_scripts import bytes_of, decoded, joined, scripts, snapshot_bytes
 from tests.laws.test_crash_core import check_crash
 from tests.laws.test_cut import cut
 
@@ -182,7 +182,7 @@ def test_what_comes_after_a_restore_is_the_same(place: int, page_slots: int, mon
         again = restored.freeze()
         outputs = fed(rest, restored)
         assert absent(restored) < count
-        assert again.header + b"".join(name.encode() + page for name, page in again.pages()) == was
+        assert bytes_of(again) == was
         expected = Pipeline.restore(plan(), frozen.header, dict(frozen.pages()))
         assert absent(expected) == 0
         assert fed(unread(pieces, expected), expected) == outputs

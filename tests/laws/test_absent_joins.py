@@ -26,7 +26,7 @@ from hotspare.residence.budget import Budget
 from hotspare.stores.contract import Store
 from hotspare.stores.open import open_store
 from tests.cases.case import Case, Message, raw_batches
-from tests.laws.core_scripts import joined, snapshot_bytes
+from tests.laws.core_scripts import bytes_of, joined, snapshot_bytes
 from tests.laws.test_absent import Asked, fed, filled, unread
 from tests.laws.test_cut import cut
 
@@ -144,7 +144,7 @@ def test_what_comes_after_a_restore_is_the_same(place: int, comes: str, page_slo
         rest = [part for piece in rest for part in cut(piece, list(range(0, 200, 13)))] if many else rest
         assert fed(rest, restored) == outputs
         assert sum(absent(restored).values()) < sum(left.values())
-        assert again.header + b"".join(name.encode() + page for name, page in again.pages()) == was
+        assert bytes_of(again) == was
         assert snapshot_bytes(restored) == after
 
 

@@ -28,7 +28,7 @@ from hotspare.stores.contract import Store
 from hotspare.stores.open import open_store
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws import core_scripts as scripts_of
-from tests.laws.core_scripts import decoded, joined, snapshot_bytes
+from tests.laws.core_scripts import bytes_of, decoded, joined, snapshot_bytes
 from tests.laws.test_absent import Asked, fed, filled, unread
 from tests.laws.test_cut import cut
 
@@ -125,7 +125,7 @@ def test_what_comes_after_a_restore_is_the_same(place: int, comes: str, page_slo
         assert (left.get("kept", 0) == before["kept"]) == (comes == "at use")  # nothing leaves it
         assert "recent" not in left
         assert joined(made) == outputs
-        assert again.header + b"".join(name.encode() + page for name, page in again.pages()) == was
+        assert bytes_of(again) == was
         assert snapshot_bytes(restored) == after
         if many:
             continue

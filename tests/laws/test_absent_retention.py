@@ -27,7 +27,7 @@ from hotspare.residence.budget import Budget
 from hotspare.stores.contract import Store
 from hotspare.stores.open import open_store
 from tests.cases.case import Case, Message, raw_batches
-from tests.laws.core_scripts import joined, snapshot_bytes
+from tests.laws.core_scripts import bytes_of, joined, snapshot_bytes
 from tests.laws.test_absent import Asked, absent, fed, filled, unread
 from tests.laws.test_cut import cut
 
@@ -142,7 +142,7 @@ def test_what_comes_after_a_restore_is_the_same(place: int, comes: str, page_slo
         amid = restored.freeze()
         made += [restored.feed(piece) for piece in rest[len(rest) // 3 :]]
         assert joined(made) == outputs
-        assert again.header + b"".join(name.encode() + page for name, page in again.pages()) == was
+        assert bytes_of(again) == was
         assert snapshot_bytes(restored) == after
         if many:
             continue
