@@ -33,7 +33,7 @@ from hotspare.engine.head.head import Head
 from hotspare.engine.kernels import is_compiled
 from hotspare.engine.plan import compile_plan
 from hotspare.engine.semantics import SEMANTICS
-from hotspare.engine.warm import warm_up
+from hotspare.engine.warm import warm_up_for
 from hotspare.errors import UsageError
 from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.effects.upgrading import OwnPlace, agreement, has_moved
@@ -140,7 +140,7 @@ class EngineProcess:
     def run(self) -> int:
         if not is_compiled():
             self._log.event(LogEvent.KERNELS_COMPILING)
-        warm_up()
+        warm_up_for(self._shared.plan.resolved)
         switch_often()
         keep_freed_memory()
         pass_over_what_is_there()

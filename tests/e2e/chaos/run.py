@@ -37,7 +37,7 @@ from tests.e2e.chaos.worker_scenarios import WORKER_SCENARIOS
 AnyScenario = Scenario | ApplicationScenario
 
 EVENTS, RATE = 6_000, 300.0
-SHARD_EVENTS, SHARD_RATE = 500_000, 100.0
+SHARD_EVENTS, SHARD_RATE, SHARDS = 500_000, 100.0, 4
 """Of a project in shards: more than there will be, for the last strike ends them."""
 TASK_LEASE_MS = 10_000
 """As the command has it by default: where thirty processes share two cores, a task that starts may be silent for five seconds."""
@@ -84,6 +84,7 @@ def play_applications(
     say: Callable[[str], None],
     kills: int = 0,
     rate: float = SHARD_RATE,
+    shards: int = SHARDS,
 ) -> tuple[DemoReport, list[str]]:
     """The same with two Spark applications. `kills` is for the scenario that takes a number of them."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,6 +94,7 @@ def play_applications(
         site,
         SHARD_EVENTS,
         rate,
+        shards=shards,
         strikes=strikes,
         task_lease_ms=TASK_LEASE_MS,
         rebalance_after_ms=max(s.rebalance_after_ms for s in scenarios),
@@ -165,6 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--together", action="store_true", help="one group goes through all that need the same site")
     parser.add_argument("--kills", type=int, default=10, help="in the scenario of many kills, A9")
     parser.add_argument("--rate", type=float, default=SHARD_RATE, help="events/s of a project in shards (default: %(default)s)")
+    parser.add_argument("--shards", type=int, default=SHARDS, help="of a project in shards (default: %(default)s)")
     compilers, default = [each.value for each in Compilers], Compilers.FIRST.value
     parser.add_argument("--compilers", choices=compilers, default=default, help="of the brokers' JVM (default: %(default)s)")
     options = parser.parse_args(arguments)
@@ -190,7 +193,9 @@ def _is_good(options: argparse.Namespace, scenarios: Sequence[AnyScenario], seed
     on_shards = [scenario for scenario in scenarios if isinstance(scenario, ApplicationScenario)]
     with _site(options.site, scenarios, folder, Tuning(compilers=Compilers(options.compilers))) as site:
         if on_shards:
-            report, left = play_applications(on_shards, site, folder / "run", own_seed, _say, options.kills, options.rate)
+            report, left = play_applications(
+                on_shards, site, folder / "run", own_seed, _say, options.kills, options.rate, options.shards
+            )
         else:
             others = [scenario for scenario in scenarios if isinstance(scenario, Scenario)]
             report, left = play(others, site, folder / "run", own_seed, _say)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -41,16 +42,27 @@ def started(master: str, wanted: int, **conf: str) -> Iterator[SparkCluster]:
 
 def lasting(secret: str, said: str, place: TaskPlace) -> str:
     """Says where it is, in a file, and lasts until that is gone."""
-    Path(said, f"{place.stage}-{place.id}").write_text(f"{place.attempt}")
+    fresh = Path(said, f".{place.stage}-{place.id}")
+    fresh.write_text(f"{place.attempt} {os.getpid()}")
+    fresh.rename(Path(said, f"{place.stage}-{place.id}"))
     threading.Event().wait()
     return secret
+
+
+def places_in(folder: Path) -> dict[TaskPlace, int]:
+    """Where tasks said that they are, the earliest first, and their processes."""
+    found = {}
+    for path in folder.glob("[0-9]*"):
+        attempt, process = map(int, path.read_text().split())
+        found[TaskPlace(attempt, *map(int, path.name.split("-")))] = process
+    return dict(sorted(found.items(), key=lambda each: each[0].id))
 
 
 def returning(secret: str, place: TaskPlace) -> tuple[int, int]:
     return len(secret), place.attempt
 
 
-def test_jobs_return_what_their_task_did_and_say_when_they_are_broken_off(tmp_path: Path) -> None:
+def test_jobs_return_what_their_task_did_and_say_when_they_are_broken_off_and_whose_attempt_is_over(tmp_path: Path) -> None:
     ends: SimpleQueue[tuple[object, object]] = SimpleQueue()
     with started("local[2]", 2) as cluster:
         assert cluster.await_slots() == 2
@@ -58,7 +70,14 @@ def test_jobs_return_what_their_task_did_and_say_when_they_are_broken_off(tmp_pa
         jobs.start("quick", "returns", partial(returning, SECRET), lambda *end: ends.put(end))
         assert ends.get(timeout=WAIT_S) == ((len(SECRET), 0), None)
         jobs.start("slow", "lasts", partial(lasting, SECRET, str(tmp_path)), lambda *end: ends.put(end))
-        wait_until(lambda: any(tmp_path.iterdir()), "it runs", WAIT_S)
+        wait_until(lambda: len(places_in(tmp_path)) == 1, "it runs", WAIT_S)
+        ((first, process),) = places_in(tmp_path).items()
+        assert not jobs.is_over(first)
+        os.kill(process, signal.SIGKILL)
+        wait_until(lambda: len(places_in(tmp_path)) == 2, "it runs again, in the same job", WAIT_S)
+        _, second = places_in(tmp_path)
+        assert (first.stage, first.attempt, second.stage, second.attempt) == (first.stage, 0, first.stage, 1)
+        assert (jobs.is_over(first), jobs.is_over(second)) == (True, False)
         jobs.cancel("slow")
         returned, error = ends.get(timeout=WAIT_S)
         assert returned is None
@@ -78,16 +97,17 @@ def test_executors_are_known_and_replaced_and_no_secret_is_seen(tmp_path: Path) 
         jobs = TaskJobs(cluster)
         for number in range(2):
             jobs.start(f"task {number}", "lasts", partial(lasting, SECRET, str(places)), lambda *_: None)
-        wait_until(lambda: len(list(places.iterdir())) == 2, "both run", WAIT_S)
-        found = [TaskPlace(0, *map(int, path.name.split("-"))) for path in places.iterdir()]
-        assert {jobs.executor_of(place) for place in found} == {"0", "1"}
+        wait_until(lambda: len(places_in(places)) == 2, "both run", WAIT_S)
+        found = {jobs.executor_of(place): place for place in places_in(places)}
+        assert sorted(found) == ["0", "1"]
         commands = [word for child in psutil.Process().children(recursive=True) for word in child.cmdline()]
         assert not any(SECRET in word or SECRET[::-1] in word for word in commands)
         assert SECRET not in str(settings)
         jobs.end_executor("0")
-        wait_until(lambda: len(list(places.iterdir())) == 3, "the task of the executor that was ended runs again", WAIT_S)
-        (again,) = {path.name for path in places.iterdir()} - {f"{place.stage}-{place.id}" for place in found}
-        assert (places / again).read_text() == "1"
+        wait_until(lambda: len(places_in(places)) == 3, "the task of the executor that was ended runs again", WAIT_S)
+        (again,) = places_in(places).keys() - set(found.values())
+        assert again.attempt == 1
+        assert [jobs.is_over(place) for place in (found["0"], found["1"], again)] == [True, False, False]
     written = [path for path in events.rglob("*") if path.is_file()]
     assert written
     assert not any(SECRET.encode() in path.read_bytes() for path in written)

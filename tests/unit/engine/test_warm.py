@@ -1,9 +1,11 @@
-"""Warming up reaches every kernel, so that a running engine never compiles."""
+"""Warming up reaches every kernel, so that a running engine never compiles; and once all is on disk, what a project needs."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+
+import pytest
 
 from tests.laws.kernel_inputs import GENERATORS
 
@@ -23,3 +25,42 @@ def test_every_kernel_is_compiled() -> None:
     done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
     called_by_python = set(GENERATORS) - {"hashing.xxh64", "index.add", "index.has_room", "multi_index.first_in_order"}
     assert sorted(called_by_python - set(done.stdout.split())) == []
+
+
+_OF_PROJECT = """
+import sys
+from hotspare.engine import kernels
+from hotspare.engine.head.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import compile_plan
+from hotspare.engine.warm import batch, warm_up, warm_up_for
+from hotspare.model.load import load_text
+from hotspare.model.windows.examples import examples
+
+def compiled():
+    return {name for name, kernel in kernels.KERNELS.items() if kernel.signatures}
+
+resolved = load_text(examples(sys.argv[1:])).resolved
+kernels.is_complete() or warm_up()
+warm_up_for(resolved)
+few = compiled()
+plan = compile_plan(resolved)
+pipeline = Pipeline.fresh(plan)
+head = Head.of(plan)
+for turn in range(3):
+    pipeline.feed(head.decode(batch(plan, turn)))
+frozen = pipeline.freeze()
+Pipeline.restore(plan, frozen.header, dict(frozen.pages())).feed(head.decode(batch(plan, 3)))
+late = sorted(compiled() - few)
+warm_up()
+print(len(few), len(compiled()), *late)
+"""
+
+
+@pytest.mark.parametrize("types", [["aggregate"], ["copy", "join"]])
+def test_an_engine_loads_what_its_project_needs_and_nothing_else(types: list[str]) -> None:
+    """In a process of its own, on whose disk everything is."""
+    done = subprocess.run([sys.executable, "-c", _OF_PROJECT, *types], capture_output=True, text=True, check=True)
+    own, all_of_them, *late = done.stdout.split()
+    assert late == []
+    assert int(own) < int(all_of_them)

@@ -168,6 +168,8 @@ class Application:
         self._server = LinkServer(cluster.host, self._secret, self._on_message)
         self._tasks: dict[int, watch.WatchedTask] = {}
         self._channels: dict[int, Channel] = {}
+        self._places: dict[int, TaskPlace] = {}
+        """Of each task, where Spark runs the attempt that was welcomed last."""
         self._underway: set[tuple[int, int]] = set()
         self._stop_by_ms: int | None = None
         self._failure = ""
@@ -209,7 +211,7 @@ class Application:
         self._place(now_ms)
         dues = [_LOOK_MS_MAX + now_ms]
         for number, before in list(self._tasks.items()):
-            task, actions = watch.due(before, now_ms, self._spark.task_lease_ms, self._executor_of(before, now_ms))
+            task, actions = watch.due(before, now_ms, self._spark.task_lease_ms, self._attempt_of(before, now_ms))
             self._tasks[number] = task
             for action in actions:
                 if isinstance(action, watch.StartJob):
@@ -220,10 +222,10 @@ class Application:
             dues += [] if due_ms is None else [due_ms]
         return max(1, min(dues) - now_ms)
 
-    def _executor_of(self, task: watch.WatchedTask, now_ms: int) -> watch.Executor:
+    def _attempt_of(self, task: watch.WatchedTask, now_ms: int) -> watch.Attempt:
         """Spark is asked where that counts."""
         is_asked = watch.is_silent(task, now_ms, self._spark.task_lease_ms)
-        return watch.Executor.LOST if is_asked and self._jobs.has_lost(task.executor) else watch.Executor.THERE
+        return watch.Attempt.OVER if is_asked and self._jobs.is_over(self._places[task.number]) else watch.Attempt.RUNS
 
     def _place(self, now_ms: int) -> None:
         """Shards follow the slots."""
@@ -311,23 +313,23 @@ class Application:
         elif kind == "hello":
             place = TaskPlace(int(message["attempt"]), int(message["stage"]), int(message["id"]))
             executor = self._jobs.executor_of(place)
-            self._events.put(partial(self._on_hello, channel, message, executor))
+            self._events.put(partial(self._on_hello, channel, message, place, executor))
         elif kind == "report":
             self._events.put(partial(self._on_report, channel, message))
 
-    def _on_hello(self, channel: Channel, message: Message, executor: str) -> None:
-        number, job, attempt = (int(message[name]) for name in ("task", "job", "attempt"))
+    def _on_hello(self, channel: Channel, message: Message, place: TaskPlace, executor: str) -> None:
+        number, job, attempt = int(message["task"]), int(message["job"]), place.attempt
         task = self._tasks.get(number)
         answer = Answer.TURNED_AWAY
         if task is not None and self._stop_by_ms is None:
-            known = task.attempt if task.job == job else -1
+            known = (task.job, task.attempt) if task.phase is watch.TaskPhase.RUNNING else None
             self._tasks[number], answer = watch.greeted(task, job, attempt, executor, monotonic_ms())
-            if answer is Answer.WELCOME and attempt != known:
+            if answer is Answer.WELCOME and (job, attempt) != known:
                 where = f"on {message.get('host', '')}, process {message.get('process_id', '')}"
                 self._log.event(LogEvent.TASK_RUNS, where, task=number, executor=executor, shards=len(task.hosted))
         if answer is Answer.WELCOME:
             self._hang_up(number)
-            self._channels[number] = channel
+            self._channels[number], self._places[number] = channel, place
         _told(channel, self._answer(number, answer) | {"executor": executor})
 
     def _on_report(self, channel: Channel, message: Message) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
 
 from hotspare.engine.kernels import is_compiled
-from hotspare.engine.warm import warm_up
+from hotspare.engine.warm import warm_up_for
 from hotspare.errors import is_retryable
 from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.rules.roles import Role
@@ -99,7 +99,7 @@ class ShardHost:
         """Until it is asked to stop or a group ends by itself: the exit status. Raises what a group raised."""
         if not is_compiled():
             self.log.event(LogEvent.KERNELS_COMPILING)
-        warm_up()
+        warm_up_for(self.shared.plan.resolved)
         switch_often()
         keep_freed_memory()
         pass_over_what_is_there()

@@ -4,7 +4,7 @@
     RESTING    its pause is over             WAITING      a job is started
     WAITING    it says hello                 RUNNING
     RUNNING    silent for longer than lease  WAITING      the job is abandoned, the executor ended, another job started
-    RUNNING    likewise, its executor lost   WAITING      nothing: Spark starts it again, in the same job
+    RUNNING    likewise, its attempt over    WAITING      nothing: Spark starts it again, in the same job
     any        word of another job           the same     it is turned away, and ends itself
     any        word of an older attempt      the same     likewise
     any        its job ended with a reason   RESTING      after a pause that doubles each time, but for a run of a while
@@ -12,9 +12,10 @@
     any        the job was broken off        RESTING      likewise
 
 A connection that closes decides nothing: who is killed is started again by Spark, in the same job, and says hello as another
-attempt; who is cut off comes back or loses its lease. Where Spark itself has given an executor up it is starting the task again
-already, on an executor that may take longer than the lease to come up: another job would only begin that anew. A task that Spark
-has no slot for is WAITING for as long as it takes; which shards it hosts meanwhile, and later, placing.py says.
+attempt; who is cut off comes back or loses its lease. Where Spark itself knows that the attempt has ended, with its process or with
+its executor, it is starting the task again already, in a process or an executor that may take longer than the lease to come up:
+another job would only begin that anew. A task that Spark has no slot for is WAITING for as long as it takes; which shards it hosts
+meanwhile, and later, placing.py says.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ STEADY_MS = 60_000
 """After so long a task that ends is started again as if it were for the first time."""
 
 
-class Executor(Enum):
-    """That of a task, as Spark has it."""
+class Attempt(Enum):
+    """The one that a task was heard of last, as Spark has it."""
 
-    THERE = "there"
-    LOST = "lost"
+    RUNS = "runs"
+    OVER = "over"
 
 
 class TaskPhase(Enum):
@@ -109,15 +110,15 @@ def is_silent(task: WatchedTask, now_ms: int, lease_ms: int) -> bool:
 
 
 def due(
-    task: WatchedTask, now_ms: int, lease_ms: int, executor: Executor = Executor.THERE
+    task: WatchedTask, now_ms: int, lease_ms: int, attempt: Attempt = Attempt.RUNS
 ) -> tuple[WatchedTask, list[StartJob | AbandonJob]]:
-    """What is to be done about it now. `executor` counts where it is silent."""
+    """What is to be done about it now. `attempt` counts where it is silent."""
     if task.phase is TaskPhase.RESTING and now_ms >= task.due_ms:
         started = _waiting(task, now_ms, task.job + 1)
         return started, [StartJob(task.number, started.job)]
     if not is_silent(task, now_ms, lease_ms):
         return task, []
-    if executor is Executor.LOST:
+    if attempt is Attempt.OVER:
         return _waiting(task, now_ms, task.job, task.attempt + 1), []
     started = _waiting(task, now_ms, task.job + 1)
     return started, [AbandonJob(task.number, task.job, task.executor, now_ms - task.heard_ms), StartJob(task.number, started.job)]

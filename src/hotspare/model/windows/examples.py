@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from textwrap import indent
 
 from hotspare.model.windows.registry import WINDOW_TYPES
@@ -12,9 +13,9 @@ def example(name: str) -> str:
     return f"project: example\nqueries:\n{_query(name)}"
 
 
-def examples() -> str:
-    """YAML of a project with one query per type, named as the type."""
-    return "project: examples\nqueries:\n" + "".join(map(_query, WINDOW_TYPES))
+def examples(types: Iterable[str] = tuple(WINDOW_TYPES)) -> str:
+    """YAML of a project with one query per type, named as the type; of all types, or of these."""
+    return "project: examples\nqueries:\n" + "".join(map(_query, types))
 
 
 def _query(name: str) -> str:

@@ -20,6 +20,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import hotspare
+from hotspare.engine.kernels import machine_code_folder
 from hotspare.errors import RunnerError
 
 _ENVIRONMENT, _PACKAGE = "hotspare-environment", "hotspare-package"
@@ -129,8 +130,10 @@ def _package_files(find_kernels: Path) -> Iterator[tuple[Path, str]]:
     """With the compiled kernels: an executor that had to compile them would take minutes."""
     yield find_kernels, find_kernels.name
     root = Path(hotspare.__file__).parent
+    own = machine_code_folder()
     for path in sorted(root.rglob("*")):
-        if path.suffix != ".pyc":
+        is_old = own is not None and own.parent in path.parents and path != own and own not in path.parents
+        if path.suffix != ".pyc" and not is_old:
             yield path, f"hotspare/{path.relative_to(root).as_posix()}"
 
 

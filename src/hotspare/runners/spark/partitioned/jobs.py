@@ -21,8 +21,10 @@ from hotspare.runners.spark.partitioned.place import TaskPlace
 _DETAIL_LENGTH_MAX = 500
 _KNOWN_WITHIN_S = 2.0
 _LOOK_S = 0.05
-_ALSO_LOST = False
-"""Spark's store of executors is asked for active ones only, or for all."""
+_RUNNING = "RUNNING"
+"""In Spark's store, the state of an attempt that has not ended."""
+_ATTEMPTS_MAX = 1_000
+"""Of a job's task, that are looked at. The store has the newest 100,000 tasks at most."""
 
 
 Work = Callable[[TaskPlace], Any]
@@ -60,11 +62,12 @@ class TaskJobs:
         with suppress(Exception):
             self._context._jsc.sc().killAndReplaceExecutor(executor)
 
-    def has_lost(self, executor: str) -> bool:
-        """Whether Spark has given an executor up, and so starts its tasks again; False where that cannot be told."""
+    def is_over(self, place: TaskPlace) -> bool:
+        """Whether Spark knows that this attempt has ended, and so starts the next one of its job by itself; False where that cannot
+        be told."""
         with suppress(Exception):
-            known = self._context._jsc.sc().statusStore().executorList(_ALSO_LOST)
-            return any(known.apply(i).id() == executor and not known.apply(i).isActive() for i in range(known.size()))
+            task = self._task(place)
+            return task is not None and task.status() != _RUNNING
         return False
 
     def executor_of(self, place: TaskPlace) -> str:
@@ -76,12 +79,15 @@ class TaskJobs:
 
     def _executor_of(self, place: TaskPlace) -> str:
         with suppress(Exception):
-            store = self._context._jsc.sc().statusStore()
-            tasks = store.taskList(place.stage, 0, 1_000)
-            for index in range(tasks.size()):
-                if tasks.apply(index).taskId() == place.id:
-                    return str(tasks.apply(index).executorId())
+            task = self._task(place)
+            return "" if task is None else str(task.executorId())
         return ""
+
+    def _task(self, place: TaskPlace) -> Any:
+        """What Spark's store has of an attempt; None where it is not there."""
+        tasks = self._context._jsc.sc().statusStore().taskList(place.stage, 0, _ATTEMPTS_MAX)
+        found = (tasks.apply(index) for index in range(tasks.size()))
+        return next((task for task in found if task.taskId() == place.id), None)
 
 
 def _worked(work: Work, _: Iterable[object]) -> Iterator[Any]:
