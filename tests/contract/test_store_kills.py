@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 import random
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from hotspare.testing.redis_server import RedisServer, why_no_redis
 from hotspare.testing.s3_server import S3Server
 from tests.contract.material import child
 from tests.contract.store_points import GROUP, READING, pages_of, points, write
+from tests.small_disk import mounted
 
 POINTS = {"directory": 12, "sqlite": 6, "postgresql": 5, "mariadb": 5, "redis": 10, "s3": 3, "changelog": 5}
 """So many points of a write are tried, spread over all of them and others in each run: as many as the time allows."""
@@ -38,6 +40,8 @@ TIMES = 1
 SERVER_POINTS = {"redis": 3, "postgresql": 2, "mariadb": 2, "s3": 1, "changelog": 1}
 """So many for a server, which has to start again each time."""
 THAWED_AFTER_S = 0.7
+DISK_MIB, ROOM_BYTES = 512, 8 << 20
+"""Of a small disk, and what is left free there."""
 GONE_AFTER = (
     "hotspare.stores.sql.store.WRITER_GONE_US",
     "hotspare.stores.objects.collecting.WRITER_GONE_US",
@@ -334,3 +338,27 @@ def test_a_store_without_room_leaves_what_was_whole(place: Place, gone_soon: Cal
     whole = place.left()
     go_on(store, order + 3, 0)
     assert place.left() == whole
+
+
+@pytest.mark.usefixtures("short_waits")
+@pytest.mark.parametrize("kind", ["directory", "postgresql", "mariadb", "changelog"])
+def test_a_disk_without_room_leaves_what_was_whole(
+    kind: str, gone_soon: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a write. A server is begun anew when there is room again, as its people do: some end where there is none."""
+    with mounted(DISK_MIB << 20) as disk:
+        monkeypatch.setattr(tempfile, "tempdir", str(disk.folder))
+        with _served(kind, disk.folder) as place, contextlib.closing(place.store) as store:
+            write(store, 1)
+            gone_soon()
+            disk.leave(ROOM_BYTES)
+            with pytest.raises(StoreError):
+                store.put(GROUP, "large", "e", 2, b"", [("own", random.Random().randbytes(3 * ROOM_BYTES))])
+            disk.resize(DISK_MIB << 20)
+            place.kill()
+            place.restart()
+            check(store, 1, 2)
+            go_on(store, 3, 2)
+            whole = place.left()
+            go_on(store, 4, 0)
+            assert place.left() == whole

@@ -172,7 +172,7 @@ class Driver:
         """What the driver's main thread does, and then Spark."""
         self.tasks |= placing.placed(self.tasks, self.slots, self.shards, self.now_ms)
         for number in self.tasks:
-            self.tasks[number], actions = watch.due(self.tasks[number], self.now_ms, self.lease_ms)
+            self.tasks[number], actions = watch.due(self.tasks[number], self.now_ms, self.lease_ms, self._state_of_attempt(number))
             for action in actions:
                 if isinstance(action, watch.StartJob):
                     self.jobs[number, action.job] = Job()
@@ -183,6 +183,13 @@ class Driver:
         for (number, _), job in self.jobs.items():
             if job.running is None and job.retry_ms <= self.cluster.now_ms():
                 self._start(number, job)
+
+    def _state_of_attempt(self, number: int) -> watch.AttemptState:
+        """As Spark has it: whether the one that was welcomed last still runs, as far as Spark knows."""
+        task = self.tasks[number]
+        job = self.jobs.get((number, task.job))
+        runs = job is not None and job.running is not None and job.running.number == task.attempt
+        return watch.AttemptState.RUNS if runs else watch.AttemptState.OVER
 
     def _share_roles(self) -> None:
         self.sharing = sharing.told(self.sharing, placing.hosting_of(self.tasks, self.shards), self.now_ms)

@@ -1,8 +1,8 @@
 """Compiles every kernel ahead of time: `python -m hotspare.engine.warm`.
 
-Machine code is cached on disk, so that this takes two to three minutes once and two seconds afterwards. An engine that had to
-compile while it runs would look dead to the others. Once all is on disk, an engine loads ahead what the window types of its project
-need, in a quarter to a half of the two seconds; what else it comes to need takes some hundredths of a second to load.
+Machine code is cached on disk, so that this takes two to three minutes once and two to three seconds afterwards. An engine that had
+to compile while it runs would look dead to the others. Once all is on disk, an engine loads ahead what the window types of its
+project need, in a quarter to a half of these seconds; what else it comes to need takes some hundredths of a second to load.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from hotspare.engine import machine_code
 from hotspare.engine.head.head import Head
-from hotspare.engine.kernels import absent, ahead, is_complete, multi_index, note_complete, unlinked
+from hotspare.engine.kernels import absent, ahead, multi_index, unlinked
 from hotspare.engine.kernels.pages import slots_before_looking
 from hotspare.engine.operators.delivery import delivered
 from hotspare.engine.pipeline import Pipeline
@@ -41,16 +42,16 @@ _NUMBERS = (1, 2, 3, 1, 2, 3, 4, 4, 3, 0)
 
 
 def warm_up() -> None:
-    """Every kernel is compiled or loaded afterwards, and stands on disk."""
+    """Every kernel is compiled or loaded afterwards."""
     _run_examples(tuple(WINDOW_TYPES))
-    note_complete()
+    machine_code.note_if_complete()
 
 
 def warm_up_for(project: Resolved) -> None:
-    """What an engine of this project needs is compiled or loaded afterwards; everything, where not all stands on disk yet."""
-    if is_complete():
+    """What an engine of this project needs is loaded afterwards; everything is compiled or loaded, where not all is on disk."""
+    if machine_code.is_complete():
         _run_examples({type_of(each.window).name: None for each in project.windows})
-    else:
+    if not machine_code.is_complete() or machine_code.compiled_here():
         warm_up()
 
 

@@ -52,6 +52,7 @@ class LogEvent(Enum):
         Level.WARNING,
         "a task that did not report is replaced, and its executor ended",
     )
+    TASK_AWAITED = "task_awaited", Level.WARNING, "a task's process or executor is lost, and Spark starts the task again"
     SHARDS_MOVED = "shards_moved", Level.INFO, "a task of Spark is to host other shards, as executors came or went"
     SHARE_TAKEN = "share_taken", Level.INFO, "an application asks for an active role, to have its share of them"
     RUNNER_ENDED = "runner_ended", Level.ERROR, "what moves the batches ended by itself"

@@ -3,7 +3,7 @@
     make chaos                                   Kafka with three brokers, and ZooKeeper; then engines on hosts of their own;
                                                  then applications of Spark, at last workers of a cluster on hosts of their own
     make chaos ARGS="--site embedded --only E2 E16 --rounds 5 --seed 3"
-    make chaos ARGS="--only A9 --kills 200 --rate 30 --compilers both"
+    make chaos ARGS="--only A9 --kills 200 --rate 20 --shards 2 --compilers both"
                                                  so many parts of one application, one after another: an hour or two
     make chaos ARGS="--only A1 A4 A7 --together" one pair of applications goes through all of them: most of the time is their start
 

@@ -27,7 +27,7 @@ WAIT_S = 240
 _LOOK = """
 import importlib, os, pkgutil, sys
 import hotspare
-from hotspare.engine import kernels
+from hotspare.engine import kernels, machine_code
 from hotspare.engine.warm import warm_up
 
 def module_names(package):
@@ -47,7 +47,7 @@ said = {
     "here": here,
     "outside": sorted(file for file in files if not os.path.realpath(file).startswith(here + os.sep)),
     "kernels": sum(bool(kernel.signatures) for kernel in kernels.KERNELS.values()),
-    "compiled anew": sorted(name for name, kernel in kernels.KERNELS.items() if sum(kernel.stats.cache_misses.values())),
+    "compiled anew": machine_code.compiled_here(),
 }
 """
 """Imports all of hotspare, as far as it is shipped, and runs every window type."""
@@ -114,8 +114,8 @@ def test_a_cluster_that_has_no_python_of_ours_gets_it(cache: Path, tmp_path: Pat
     """Nothing is said of Python: the worker's own variables lead nowhere, and its folder has what was sent."""
     monkeypatch.setattr(cluster_module, "shipment", lambda _, place: shipment(cache, place))
     ends: SimpleQueue[tuple[object, object]] = SimpleQueue()
+    monkeypatch.setenv("PYTHONPATH", os.devnull)
     with StandaloneCluster(tmp_path / "spark", LOOPBACK, [LOOPBACK], WorkerSize(cores=1, memory_mib=1_024)) as servers:
-        monkeypatch.setenv("PYTHONPATH", os.devnull)
         cluster = SparkCluster(SparkClusterOptions(parse_master(servers.url), "tasks", 1, {"spark.executor.memory": "512m"}))
         try:
             assert cluster.await_slots() == 1

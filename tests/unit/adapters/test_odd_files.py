@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from hotspare.errors import BusError, UsageError
 from hotspare.model.load import load_text
 from hotspare.telemetry.log import Log
 from hotspare.testing.cluster import wait_until
+from tests.small_disk import mounted
 from tests.unit.adapters import test_connectors
 from tests.unit.adapters.outputs import ROWS, ROWS_TEXT
 from tests.unit.adapters.outputs import publish as publish_outputs
@@ -43,15 +43,10 @@ def bus() -> Bus:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk() -> Iterator[Path]:
     """A folder on a disk of 1 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no small disk can be mounted: {done.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    with mounted(1 << 20) as disk:
+        yield disk.folder
 
 
 def publish(bus: Bus, path: Path, stop: threading.Event | None = None, **options: object) -> PublishProgress:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.engine import kernels
+from hotspare.engine import kernels, machine_code
 
 
 def test_machine_code_is_there_once_a_kernel_was_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,13 +17,31 @@ def test_machine_code_is_there_once_a_kernel_was_compiled(tmp_path: Path, monkey
     assert kernels.is_compiled(), "numba chose a folder, and nobody knows which"
 
 
-def test_that_all_of_it_is_there_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_noted_counts_for_the_same_kernels_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_code, "folder", lambda: tmp_path)
+    monkeypatch.setattr(machine_code, "compiled_here", lambda: ["relation.take"])
+    machine_code.note_if_complete()
+    assert not machine_code.is_complete(), "some was compiled just now: whether it can be found is seen at the next start"
+    monkeypatch.setattr(machine_code, "compiled_here", list)
+    machine_code.note_if_complete()
+    assert machine_code.is_complete()
+    monkeypatch.setattr("numba.__version__", "0.0.1")
+    assert not machine_code.is_complete()
+    monkeypatch.setattr(machine_code, "folder", lambda: tmp_path / "gone")
+    machine_code.note_if_complete()
+    assert not machine_code.is_complete()
+
+
+def test_what_this_process_compiled_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_CACHE_FOLDER", str(tmp_path))
-    assert not kernels.is_complete()
-    kernels.note_complete()
-    assert kernels.is_complete()
-    monkeypatch.setattr(kernels, "_CACHE_FOLDER", str(tmp_path / "gone"))
-    kernels.note_complete()
-    assert not kernels.is_complete()
-    monkeypatch.setattr(kernels, "_CACHE_FOLDER", "")
-    assert not kernels.is_complete(), "numba chose a folder, and nobody knows which"
+    made: list[kernels.Kernel[..., object]] = []
+    monkeypatch.setattr(kernels, "KERNELS", {})
+    for _ in range(2):
+        made.append(kernels.kernel(plus_one))
+        assert made[-1](1) == 2
+        told = machine_code.compiled_here()
+        assert told == (["test_machine_code.plus_one"] if len(made) == 1 else [])
+
+
+def plus_one(number: int) -> int:
+    return number + 1

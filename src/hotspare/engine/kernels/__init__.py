@@ -10,7 +10,6 @@ Inside kernels numbers are int64, uint64 and float64 only; uint64 never meets a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast
@@ -56,25 +55,6 @@ def _cache_folder() -> str:
 
 
 _CACHE_FOLDER = _cache_folder()
-_COMPLETE = "complete"
-"""The file beside the machine code that says that all of it is there."""
-
-
-def machine_code_folder() -> Path | None:
-    """Where the machine code of these kernels is kept; None where the folder is numba's choice."""
-    return Path(_CACHE_FOLDER) if _CACHE_FOLDER else None
-
-
-def is_complete() -> bool:
-    """Whether all of it is on disk, as `note_complete` noted; False where the folder is numba's choice."""
-    return bool(_CACHE_FOLDER) and Path(_CACHE_FOLDER, _COMPLETE).is_file()
-
-
-def note_complete() -> None:
-    """All kernels were compiled or loaded. Best effort: where nothing can be written, nobody knows."""
-    if _CACHE_FOLDER:
-        with suppress(OSError):
-            Path(_CACHE_FOLDER, _COMPLETE).touch()
 
 
 def is_compiled() -> bool:

@@ -211,8 +211,11 @@ class Application:
         self._place(now_ms)
         dues = [_LOOK_MS_MAX + now_ms]
         for number, before in list(self._tasks.items()):
-            task, actions = watch.due(before, now_ms, self._spark.task_lease_ms, self._attempt_of(before, now_ms))
+            task, actions = watch.due(before, now_ms, self._spark.task_lease_ms, self._state_of_attempt(before, now_ms))
             self._tasks[number] = task
+            if task.phase is not before.phase and not actions:
+                self._hang_up(number)
+                self._log.event(LogEvent.TASK_AWAITED, f"no report for {now_ms - before.heard_ms} ms", task=number)
             for action in actions:
                 if isinstance(action, watch.StartJob):
                     self._start(action)
@@ -222,10 +225,11 @@ class Application:
             dues += [] if due_ms is None else [due_ms]
         return max(1, min(dues) - now_ms)
 
-    def _attempt_of(self, task: watch.WatchedTask, now_ms: int) -> watch.Attempt:
+    def _state_of_attempt(self, task: watch.WatchedTask, now_ms: int) -> watch.AttemptState:
         """Spark is asked where that counts."""
         is_asked = watch.is_silent(task, now_ms, self._spark.task_lease_ms)
-        return watch.Attempt.OVER if is_asked and self._jobs.is_over(self._places[task.number]) else watch.Attempt.RUNS
+        is_over = is_asked and self._jobs.is_over(self._places[task.number])
+        return watch.AttemptState.OVER if is_over else watch.AttemptState.RUNS
 
     def _place(self, now_ms: int) -> None:
         """Shards follow the slots."""

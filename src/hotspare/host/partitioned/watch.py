@@ -32,8 +32,8 @@ STEADY_MS = 60_000
 """After so long a task that ends is started again as if it were for the first time."""
 
 
-class Attempt(Enum):
-    """The one that a task was heard of last, as Spark has it."""
+class AttemptState(Enum):
+    """Of the attempt that a task was heard of last, as Spark has it."""
 
     RUNS = "runs"
     OVER = "over"
@@ -110,15 +110,15 @@ def is_silent(task: WatchedTask, now_ms: int, lease_ms: int) -> bool:
 
 
 def due(
-    task: WatchedTask, now_ms: int, lease_ms: int, attempt: Attempt = Attempt.RUNS
+    task: WatchedTask, now_ms: int, lease_ms: int, state: AttemptState = AttemptState.RUNS
 ) -> tuple[WatchedTask, list[StartJob | AbandonJob]]:
-    """What is to be done about it now. `attempt` counts where it is silent."""
+    """What is to be done about it now. `state` counts where it is silent."""
     if task.phase is TaskPhase.RESTING and now_ms >= task.due_ms:
         started = _waiting(task, now_ms, task.job + 1)
         return started, [StartJob(task.number, started.job)]
     if not is_silent(task, now_ms, lease_ms):
         return task, []
-    if attempt is Attempt.OVER:
+    if state is AttemptState.OVER:
         return _waiting(task, now_ms, task.job, task.attempt + 1), []
     started = _waiting(task, now_ms, task.job + 1)
     return started, [AbandonJob(task.number, task.job, task.executor, now_ms - task.heard_ms), StartJob(task.number, started.job)]

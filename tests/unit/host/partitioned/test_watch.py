@@ -6,7 +6,7 @@ import pytest
 
 from hotspare.host.partitioned import watch
 from hotspare.host.partitioned.attempt import Answer
-from hotspare.host.partitioned.watch import AbandonJob, Attempt, JobEnd, StartJob, TaskPhase, WatchedTask
+from hotspare.host.partitioned.watch import AbandonJob, AttemptState, JobEnd, StartJob, TaskPhase, WatchedTask
 
 LEASE_MS = 10_000
 
@@ -42,15 +42,15 @@ def test_a_silent_task_is_abandoned_and_another_one_started() -> None:
 def test_a_silent_task_of_which_spark_knows_that_it_ended_is_awaited_in_the_same_job() -> None:
     """A new executor may take longer to start than the lease; a new job would begin that anew."""
     silent_ms = LEASE_MS + 1
-    after, actions = watch.due(running(), silent_ms, LEASE_MS, Attempt.OVER)
+    after, actions = watch.due(running(), silent_ms, LEASE_MS, AttemptState.OVER)
     assert (after.phase, after.job, after.executor, actions) == (TaskPhase.WAITING, 1, "", [])
     assert after.waits_since_ms == silent_ms
-    assert watch.due(after, 10_000_000, LEASE_MS, Attempt.OVER) == (after, [])
+    assert watch.due(after, 10_000_000, LEASE_MS, AttemptState.OVER) == (after, [])
     assert watch.greeted(after, 1, 0, "5", silent_ms) == (after, Answer.TURNED_AWAY)
     assert watch.heard(after, 1, 0, silent_ms, (3, 7)) == (after, Answer.TURNED_AWAY)
     again, answer = watch.greeted(after, 1, 1, "6", 30_000)
     assert (answer, again.phase, again.attempt, again.executor) == (Answer.WELCOME, TaskPhase.RUNNING, 1, "6")
-    assert watch.due(again, 30_001, LEASE_MS, Attempt.OVER) == (again, [])
+    assert watch.due(again, 30_001, LEASE_MS, AttemptState.OVER) == (again, [])
     assert watch.due(again, 30_001 + LEASE_MS, LEASE_MS)[1] == [AbandonJob(3, 1, "6", LEASE_MS + 1), StartJob(3, 2)]
 
 

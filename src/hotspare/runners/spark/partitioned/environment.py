@@ -20,11 +20,13 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import hotspare
-from hotspare.engine.kernels import machine_code_folder
+from hotspare.engine import machine_code
 from hotspare.errors import RunnerError
 
 _ENVIRONMENT, _PACKAGE = "hotspare-environment", "hotspare-package"
 EXECUTOR_PYTHON = f"./{_ENVIRONMENT}/bin/python"
+_MACHINE_CODE = "kernels-"
+"""So begins the name of each version's folder of it, in the package."""
 _EXTRAS = ("sql", "redis", "s3")
 """Of hotspare's own: what of them is installed goes along."""
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -130,11 +132,14 @@ def _package_files(find_kernels: Path) -> Iterator[tuple[Path, str]]:
     """With the compiled kernels: an executor that had to compile them would take minutes."""
     yield find_kernels, find_kernels.name
     root = Path(hotspare.__file__).parent
-    own = machine_code_folder()
     for path in sorted(root.rglob("*")):
-        is_old = own is not None and own.parent in path.parents and path != own and own not in path.parents
-        if path.suffix != ".pyc" and not is_old:
+        if path.suffix != ".pyc" and not _is_of_other_kernels(path.relative_to(root)):
             yield path, f"hotspare/{path.relative_to(root).as_posix()}"
+
+
+def _is_of_other_kernels(path: Path) -> bool:
+    """Whether this is machine code that another version of the package left there."""
+    return any(part.startswith(_MACHINE_CODE) and part != machine_code.folder().parent.name for part in path.parts)
 
 
 def _write(target: Path, files: Iterator[tuple[Path, str]]) -> None:

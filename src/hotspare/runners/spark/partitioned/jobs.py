@@ -21,10 +21,10 @@ from hotspare.runners.spark.partitioned.place import TaskPlace
 _DETAIL_LENGTH_MAX = 500
 _KNOWN_WITHIN_S = 2.0
 _LOOK_S = 0.05
-_RUNNING = "RUNNING"
-"""In Spark's store, the state of an attempt that has not ended."""
-_ATTEMPTS_MAX = 1_000
-"""Of a job's task, that are looked at. The store has the newest 100,000 tasks at most."""
+_FAILED = ("FAILED", "KILLED")
+"""In Spark's store, the states of an attempt that is followed by another one."""
+_ATTEMPTS_MAX = 10_000
+"""Of a job's task, more than the store keeps (as the settings of sessions say)."""
 
 
 Work = Callable[[TaskPlace], Any]
@@ -67,7 +67,7 @@ class TaskJobs:
         be told."""
         with suppress(Exception):
             task = self._task(place)
-            return task is not None and task.status() != _RUNNING
+            return task is not None and task.status() in _FAILED
         return False
 
     def executor_of(self, place: TaskPlace) -> str:
@@ -86,7 +86,7 @@ class TaskJobs:
     def _task(self, place: TaskPlace) -> Any:
         """What Spark's store has of an attempt; None where it is not there."""
         tasks = self._context._jsc.sc().statusStore().taskList(place.stage, 0, _ATTEMPTS_MAX)
-        found = (tasks.apply(index) for index in range(tasks.size()))
+        found = (tasks.apply(index) for index in reversed(range(tasks.size())))  # the newest are the last
         return next((task for task in found if task.taskId() == place.id), None)
 
 
