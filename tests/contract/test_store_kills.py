@@ -316,6 +316,20 @@ def _full_sqlite(place: Place) -> tuple[Callable[[], object], Callable[[], objec
     return (lambda: at_most(1)), (lambda: at_most(1 << 30))
 
 
+def write_much(store: Store, order: int) -> None:
+    """More than there is room for."""
+    store.put(GROUP, "large", "e", order, b"", [("own", random.Random().randbytes(3 * ROOM_BYTES))])
+
+
+def goes_on_after(place: Place, order: int) -> None:
+    """`order` is whole though the write after it was in vain; the next ones succeed, and nothing is left of that one."""
+    check(place.store, order, order + 1)
+    go_on(place.store, order + 2, order + 1)
+    whole = place.left()
+    go_on(place.store, order + 3, 0)
+    assert place.left() == whole
+
+
 _FULL = {"redis": _full_redis, "sqlite": _full_sqlite}
 
 
@@ -330,14 +344,10 @@ def test_a_store_without_room_leaves_what_was_whole(place: Place, gone_soon: Cal
     fill()
     try:
         with pytest.raises(StoreError):
-            store.put(GROUP, "large", "e", order + 1, b"", [("own", random.Random().randbytes(24 << 20))])
+            write_much(store, order + 1)
     finally:
         clear()
-    check(store, order, order + 1)
-    go_on(store, order + 2, order + 1)
-    whole = place.left()
-    go_on(store, order + 3, 0)
-    assert place.left() == whole
+    goes_on_after(place, order)
 
 
 @pytest.mark.usefixtures("short_waits")
@@ -353,12 +363,8 @@ def test_a_disk_without_room_leaves_what_was_whole(
             gone_soon()
             disk.leave(ROOM_BYTES)
             with pytest.raises(StoreError):
-                store.put(GROUP, "large", "e", 2, b"", [("own", random.Random().randbytes(3 * ROOM_BYTES))])
+                write_much(store, 2)
             disk.resize(DISK_MIB << 20)
             place.kill()
             place.restart()
-            check(store, 1, 2)
-            go_on(store, 3, 2)
-            whole = place.left()
-            go_on(store, 4, 0)
-            assert place.left() == whole
+            goes_on_after(place, 1)

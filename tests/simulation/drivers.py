@@ -185,7 +185,7 @@ class Driver:
                 self._start(number, job)
 
     def _state_of_attempt(self, number: int) -> watch.AttemptState:
-        """As Spark has it: whether the one that was welcomed last still runs, as far as Spark knows."""
+        """Of the one that was welcomed last, as Spark has it."""
         task = self.tasks[number]
         job = self.jobs.get((number, task.job))
         runs = job is not None and job.running is not None and job.running.number == task.attempt

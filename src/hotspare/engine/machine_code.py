@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -41,11 +41,8 @@ def note_if_complete() -> None:
 
 def compiled_here() -> list[str]:
     """The kernels that this process did not find on disk."""
-    return sorted(name for name, kernel in _dispatchers() if sum(kernel.stats.cache_misses.values()))
-
-
-def _dispatchers() -> Iterator[tuple[str, Any]]:
-    yield from kernels.KERNELS.items()
+    compiled: Mapping[str, Any] = kernels.KERNELS
+    return sorted(name for name, each in compiled.items() if sum(each.stats.cache_misses.values()))
 
 
 def _note() -> Path:

@@ -43,7 +43,7 @@ _NUMBERS = (1, 2, 3, 1, 2, 3, 4, 4, 3, 0)
 
 def warm_up() -> None:
     """Every kernel is compiled or loaded afterwards."""
-    _run_examples(tuple(WINDOW_TYPES))
+    _run_examples(WINDOW_TYPES)
     machine_code.note_if_complete()
 
 
@@ -51,8 +51,9 @@ def warm_up_for(project: Resolved) -> None:
     """What an engine of this project needs is loaded afterwards; everything is compiled or loaded, where not all is on disk."""
     if machine_code.is_complete():
         _run_examples({type_of(each.window).name: None for each in project.windows})
-    if not machine_code.is_complete() or machine_code.compiled_here():
-        warm_up()
+        if not machine_code.compiled_here():
+            return
+    warm_up()
 
 
 def _run_examples(types: Iterable[str]) -> None:

@@ -138,12 +138,7 @@ class EngineProcess:
         return self._options.runner is RunnerKind.ORDERED
 
     def run(self) -> int:
-        if not is_compiled():
-            self._log.event(LogEvent.KERNELS_COMPILING)
-        warm_up_for(self._shared.plan.resolved)
-        switch_often()
-        keep_freed_memory()
-        pass_over_what_is_there()
+        make_ready(self._shared, self._log)
         if self._options.start is StartWhen.ASKED and not self._is_started():
             return EXIT_OK
         if self._options.spare is SpareKind.COLD and not self._is_needed():
@@ -287,6 +282,16 @@ class EngineProcess:
         self._log.event(LogEvent.RUNNER_ENDED, why)
         sys.stderr.flush()
         os._exit(EXIT_RUNNER_DIED)
+
+
+def make_ready(shared: Shared, log: Log) -> None:
+    """What a process does once, before its engines work: machine code is loaded, and the interpreter set for them."""
+    if not is_compiled():
+        log.event(LogEvent.KERNELS_COMPILING)
+    warm_up_for(shared.plan.resolved)
+    switch_often()
+    keep_freed_memory()
+    pass_over_what_is_there()
 
 
 def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> Shared:

@@ -15,8 +15,6 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
 
-from hotspare.engine.kernels import is_compiled
-from hotspare.engine.warm import warm_up_for
 from hotspare.errors import is_retryable
 from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.rules.roles import Role
@@ -29,10 +27,10 @@ from hotspare.host.process import (
     EXIT_RUNNER_DIED,
     check_before_joining,
     check_when_joined,
+    make_ready,
     note_published,
     open_shared,
 )
-from hotspare.interpreter import keep_freed_memory, pass_over_what_is_there, switch_often
 from hotspare.model.load import LoadedProject
 from hotspare.model.partitioning import refused_shards
 from hotspare.retry import Retry
@@ -97,12 +95,7 @@ class ShardHost:
 
     def run(self) -> int:
         """Until it is asked to stop or a group ends by itself: the exit status. Raises what a group raised."""
-        if not is_compiled():
-            self.log.event(LogEvent.KERNELS_COMPILING)
-        warm_up_for(self.shared.plan.resolved)
-        switch_often()
-        keep_freed_memory()
-        pass_over_what_is_there()
+        make_ready(self.shared, self.log)
         with stop_asked(self.ask_stop):
             while not self._is_stop_asked and not self._ended():
                 self._follow()

@@ -131,15 +131,12 @@ def _environment_files(packages: list[Distribution]) -> Iterator[tuple[Path, str
 def _package_files(find_kernels: Path) -> Iterator[tuple[Path, str]]:
     """With the compiled kernels: an executor that had to compile them would take minutes."""
     yield find_kernels, find_kernels.name
-    root = Path(hotspare.__file__).parent
+    root, own = Path(hotspare.__file__).parent, machine_code.folder().parent.name
     for path in sorted(root.rglob("*")):
-        if path.suffix != ".pyc" and not _is_of_other_kernels(path.relative_to(root)):
-            yield path, f"hotspare/{path.relative_to(root).as_posix()}"
-
-
-def _is_of_other_kernels(path: Path) -> bool:
-    """Whether this is machine code that another version of the package left there."""
-    return any(part.startswith(_MACHINE_CODE) and part != machine_code.folder().parent.name for part in path.parts)
+        name = path.relative_to(root)
+        is_of_other_kernels = any(part.startswith(_MACHINE_CODE) and part != own for part in name.parts)
+        if path.suffix != ".pyc" and not is_of_other_kernels:
+            yield path, f"hotspare/{name.as_posix()}"
 
 
 def _write(target: Path, files: Iterator[tuple[Path, str]]) -> None:
