@@ -50,7 +50,9 @@ def fresh_state(plan: Plan, shard: int = 0, residence: Residence = NO_BUDGET) ->
             _settle(pages[node.page], plan.resolved.window(node.operator.id).window.resident, residence)
     if plan.shared is not None:
         pages[SHARED_PAGE] = plan.shared.open()
-    return State(pages, {name: StreamState() for name in plan.stream_schemas})
+    state = State(pages, {name: StreamState() for name in plan.stream_schemas})
+    state.strings.live_in(residence.home(0))
+    return state
 
 
 def _settle(page: Page, resident: Resident, residence: Residence) -> None:

@@ -43,6 +43,13 @@ class _Tenant(Protocol):
     def send(self, size: int) -> int: ...
 
 
+class _Counted(Protocol):
+    """What stands beside rows; asked between steps only."""
+
+    @property
+    def stays_bytes(self) -> int: ...
+
+
 class Budget:
     """Of one group, in one thread. `size`: bytes of its state in memory. UsageError, PageFileError where the folder is no use."""
 
@@ -52,6 +59,9 @@ class Budget:
         self.folder = folder
         self._now = 1
         self._tenants: list[tuple[int, weakref.ref[_Tenant]]] = []
+        self._counted: list[weakref.ref[_Counted]] = []
+        self._stays = 0
+        """Bytes of what cannot leave, after the last step."""
         self._spaces: list[weakref.ref[PagedSpace]] = []
 
     def home(self, rank: int) -> _WindowHome:
@@ -62,6 +72,7 @@ class Budget:
         """Between two steps. PageFileError."""
         self._now += 1
         self._tenants = [each for each in self._tenants if each[1]() is not None]
+        self._counted = [each for each in self._counted if each() is not None]
         spaces = self._live_spaces()
         tenants = [(rank, tenant) for rank, ref in self._tenants if (tenant := ref()) is not None]
         for space in spaces:
@@ -69,7 +80,8 @@ class Budget:
             space.look(_LOOKED)
         for _, tenant in tenants:
             tenant.tick(self._now)
-        room = max(0, self.size - sum(tenant.stays_bytes for _, tenant in tenants))
+        self._stays = self._stays_now([tenant for _, tenant in tenants])
+        room = max(0, self.size - self._stays)
         fetched_max = room // _FETCHED_SHARE
         _let_go(spaces, fetched_max)
         young = sum(tenant.leaves_bytes for _, tenant in tenants)
@@ -80,8 +92,12 @@ class Budget:
     def room(self) -> int:
         """Bytes that may still come before something leaves."""
         tenants = [tenant for _, ref in self._tenants if (tenant := ref()) is not None]
-        room = max(0, self.size - sum(tenant.stays_bytes for tenant in tenants))
+        room = max(0, self.size - self._stays_now(tenants))
         return room - room // _FETCHED_SHARE - sum(tenant.leaves_bytes for tenant in tenants)
+
+    def _stays_now(self, tenants: Sequence[_Tenant]) -> int:
+        beside = (what for ref in self._counted if (what := ref()) is not None)
+        return sum(each.stays_bytes for each in tenants) + sum(each.stays_bytes for each in beside)
 
     def _live_spaces(self) -> list[PagedSpace]:
         spaces = [space for ref in self._spaces if (space := ref()) is not None]
@@ -90,15 +106,19 @@ class Budget:
         return spaces
 
     def counts(self) -> dict[str, int]:
-        """Bytes: the budget, what must stay, what may leave and is in memory, what left, and what of it was fetched again."""
+        """Bytes: the budget, what must stay (after the last step), what may leave and is in memory, what left, and what of it was
+        fetched again."""
         tenants = [tenant for _, ref in self._tenants if (tenant := ref()) is not None]
         spaces = self._live_spaces()
         away, fetched = sum(space.away for space in spaces) * PAGE, sum(space.fetched for space in spaces) * PAGE
-        stays, leaves = sum(each.stays_bytes for each in tenants), sum(each.leaves_bytes for each in tenants)
-        return {"budget": self.size, "stays": stays, "may_leave": leaves, "away": away, "fetched": fetched}
+        leaves = sum(each.leaves_bytes for each in tenants)
+        return {"budget": self.size, "stays": self._stays, "may_leave": leaves, "away": away, "fetched": fetched}
 
     def _join(self, rank: int, tenant: _Tenant) -> None:
         self._tenants.append((rank, weakref.ref(tenant)))
+
+    def _count(self, what: _Counted) -> None:
+        self._counted.append(weakref.ref(what))
 
     def _space(self, dtype: np.dtype[Any], length: int) -> PagedSpace:
         space = PagedSpace(self.folder, dtype, length)
@@ -123,6 +143,9 @@ class _WindowHome:
 
     def welcome(self, tenant: _Tenant) -> None:
         self._residence._join(self._rank, tenant)
+
+    def count(self, what: _Counted) -> None:
+        self._residence._count(what)
 
     def relieve(self) -> None:
         self._residence.stepped()

@@ -11,7 +11,7 @@ from hotspare.engine.kernels import Whole
 from hotspare.engine.kernels import groups as k
 from hotspare.engine.kernels.relation import InputArrays, OutputArrays, Policy
 from hotspare.engine.state.memory import as_much, longer
-from hotspare.engine.state.row_index import empty_lists, grown_index
+from hotspare.engine.state.row_index import empty_lists, grown_index, index_bytes
 from hotspare.engine.state.row_pages import RowPages
 
 
@@ -23,6 +23,7 @@ class GroupLists:
         rows = pages.rows
         lists = empty_lists(rows, k.LINKS_WIDTH)
         self._groups = k.RowGroups(lists, np.zeros((1, rows.lanes.shape[1]), np.int64))
+        pages.home.count(self)
 
     def relate(self, out: OutputArrays, policy: Policy, given: InputArrays) -> Whole:
         """As the kernel. Where it asks for room, it is to be made in the pages and here."""
@@ -41,6 +42,11 @@ class GroupLists:
         order, at = self._pages.in_order(), 0
         while (at := int(k.fill_groups(self._groups.lists, order, np.int64(at)))) < len(order):
             self.make_room()
+
+    @property
+    def stays_bytes(self) -> int:
+        """Of memory beside that of rows."""
+        return index_bytes(self._groups.lists.by_condition) + 8 * k.LINKS_WIDTH * self._pages.slots_used
 
     def _follow_pages(self) -> None:
         """Name the memory in which rows stand now."""

@@ -104,6 +104,14 @@ class Tenant(Protocol):
         """That leaves, and what is as little needed and comes behind it, up to about so many bytes; how many did."""
 
 
+class Counted(Protocol):
+    """What stands beside rows; called between steps only."""
+
+    @property
+    def stays_bytes(self) -> int:
+        """Of memory that cannot leave; told without looking at what is there."""
+
+
 class Home(Protocol):
     """Where the rows of one window live."""
 
@@ -116,6 +124,9 @@ class Home(Protocol):
 
     def welcome(self, tenant: Tenant) -> None:
         """From now on it may be asked to send what is cold, as long as it lives."""
+
+    def count(self, what: Counted) -> None:
+        """From now on this counts, too, as long as it lives: the more it takes, the earlier rows leave."""
 
     def relieve(self) -> None:
         """Amid a restore, between two pages: what was read may leave. PageFileError."""
@@ -147,6 +158,9 @@ class _Stays:
         return None
 
     def welcome(self, tenant: Tenant) -> None:
+        pass
+
+    def count(self, what: Counted) -> None:
         pass
 
     def relieve(self) -> None:

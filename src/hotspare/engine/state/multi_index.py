@@ -23,7 +23,7 @@ from hotspare.engine.state.key_pages import KeysOfPages
 from hotspare.engine.state.memory import as_much, longer
 from hotspare.engine.state.over_rows import OverRows
 from hotspare.engine.state.relation import KEEP_ALL, Relation, Resolution, Shape
-from hotspare.engine.state.row_index import empty_lists, grown_index
+from hotspare.engine.state.row_index import empty_lists, grown_index, index_bytes
 
 
 class MultiIndex(OverRows):
@@ -44,6 +44,10 @@ class MultiIndex(OverRows):
     def lists(self) -> k.Lists:
         """For kernels, after `apply`, and after each `make_room`."""
         return self._lists
+
+    @property
+    def stays_bytes(self) -> int:
+        return index_bytes(self._lists.by_condition) + 8 * k.LINKS_WIDTH * self.rows.pages.slots_used
 
     def apply(self, chunk: Chunk, timeline: Timeline) -> Resolution:
         """Change the rows; lists are as they were."""
@@ -149,4 +153,5 @@ def _received(rows: Relation) -> MultiIndex:
     index = MultiIndex(rows.shape, rows.policy)
     index.rows = rows
     index._loaded()
+    index._count()
     return index

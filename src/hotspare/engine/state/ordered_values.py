@@ -17,7 +17,7 @@ from hotspare.engine.rows.chunk import Int64s
 from hotspare.engine.state.memory import longer
 from hotspare.engine.state.over_rows import OverRows
 from hotspare.engine.state.relation import Relation, Shape
-from hotspare.engine.state.row_index import empty_index, grown_index
+from hotspare.engine.state.row_index import empty_index, grown_index, index_bytes
 from hotspare.engine.state.strings import StringTable
 
 
@@ -34,6 +34,10 @@ class OrderedValues(OverRows):
         self._roots = empty_index()
         self._probe = np.zeros((1, width), np.int64)
         self._is_built = True
+
+    @property
+    def stays_bytes(self) -> int:
+        return index_bytes(self._roots) + 8 * k.NODES_WIDTH * self.rows.pages.slots_used
 
     def begin(self, strings: StringTable) -> None:
         """Before a kernel changes anything: from now on rows that are moved are told."""
@@ -81,4 +85,5 @@ def _received(keys: int, codes: tuple[int, ...], kinds: Int64s, asked: Int64s, r
     values = OrderedValues(keys, codes, kinds, asked)
     values.rows = rows
     values._loaded()
+    values._count()
     return values

@@ -25,9 +25,19 @@ class OverRows(ABC):
     def _loaded(self) -> None:
         """Rows are others than before."""
 
+    @property
+    @abstractmethod
+    def stays_bytes(self) -> int:
+        """Of memory that it takes beside rows."""
+
     def live_in(self, home: Home) -> None:
         self.rows.live_in(home)
         self._loaded()
+        self._count()
+
+    def _count(self) -> None:
+        """From now on what it takes beside rows counts where they live."""
+        self.rows.pages.home.count(self)
 
     def freeze(self) -> Relation:
         """A twin of the rows: it has all that a snapshot needs."""

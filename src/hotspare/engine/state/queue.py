@@ -74,8 +74,7 @@ class RowQueue:
         self._runs, self._refused = np.empty((0, k.RUN_WIDTH), np.int64), np.empty((0, 2), np.int64)
         state[[slots.FIRST, slots.LAST]] = 0
         self._ring, self._spaces = _ring_for(rows, width, keys, policy, state, home)
-        if self._spaces:
-            home.welcome(self)
+        home.welcome(self)
         self._given_back = 0
         """Of rows before this position the memory is given back."""
 
@@ -298,17 +297,20 @@ class RowQueue:
 
     @property
     def stays_bytes(self) -> int:
-        return 0
+        """All of a ring that is small."""
+        return 0 if self._leaving() else self._ring.capacity * self._row_bytes
 
     @property
     def leaves_bytes(self) -> int:
+        if not self._leaving():
+            return 0
         rows = self.last - max(self._sent, self._given_back)
         if self.absent is not None:
             rows += max(0, self.absent.begin - max(self._sent_before_absent, self._given_back))
         return rows * self._row_bytes
 
     def tick(self, now: int) -> None:
-        if not self._marks or self.last - self._marks[-1][0] >= BLOCK_ROWS:
+        if self._leaving() and (not self._marks or self.last - self._marks[-1][0] >= BLOCK_ROWS):
             self._marks.append((self.last, now))
 
     def coldest(self) -> tuple[int, int] | None:
@@ -338,8 +340,6 @@ class RowQueue:
         self._sent = self._sent_before_absent if self.absent is None else -(-self.absent.end // BLOCK_ROWS) * BLOCK_ROWS
         rows = rows if self._spaces else max(rows, old.capacity * 2 // 3)
         new, self._spaces = _ring_for(rows, old.width, old.keys, self._policy, old.state, self._home)
-        if self._spaces:
-            self._home.welcome(self)
         self._ring = new
         for begin, end in here:
             for part in _slices(old, begin, end - begin):

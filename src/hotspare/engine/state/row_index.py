@@ -44,6 +44,11 @@ def grown_index(index: k.Index) -> k.Index:
     return index
 
 
+def index_bytes(index: k.Index) -> int:
+    """Of memory."""
+    return (8 * k.SEGMENT + 24) * int(index.sizes[k.SEGMENTS])
+
+
 def slots_in(index: k.Index) -> Int64s:
     """All that an entry names, rising."""
     _, segments, stuck = index.sizes.tolist()

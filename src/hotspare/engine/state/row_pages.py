@@ -24,7 +24,7 @@ from hotspare.engine.state.absent import AbsentPages, FrozenAbsent
 from hotspare.engine.state.away import PagesAway
 from hotspare.engine.state.key_pages import AskedBy, Leaves
 from hotspare.engine.state.memory import RESERVED_BYTES, SMALL_BYTES, STAYS, Home, LeavingSpace, as_much, grown, longer
-from hotspare.engine.state.row_index import empty_index, grown_index
+from hotspare.engine.state.row_index import empty_index, grown_index, index_bytes
 from hotspare.engine.state.row_layout import NO_PAGE, Layout, StoredRows
 from hotspare.engine.state.strings import FrozenStrings
 from hotspare.engine.state.unlinked import LINKED_EACH, UnlinkedRows
@@ -64,6 +64,10 @@ def by_what_leaves(policy: relation_kernels.Policy) -> Leaves:
     return Leaves.BY_TIME if _leaves_by_own_time(policy) else Leaves.IN_ORDER
 
 
+def _slot_bytes(array: npt.NDArray[Any]) -> int:
+    return array.itemsize * int(np.prod(array.shape[1:]))
+
+
 def asked_by(shape: Shape, policy: relation_kernels.Policy) -> AskedBy:
     """How rows of such a relation are asked for."""
     return AskedBy(shape.keys, shape.codes, shape.conditions, by_what_leaves(policy))
@@ -74,9 +78,11 @@ class RowPages:
 
     def __init__(self, shape: Shape, policy: relation_kernels.Policy, page_slots: int, home: Home = STAYS) -> None:
         self.page_slots = page_slots
-        self._home = home
+        self.home = home
         self._away: PagesAway | None = None
         """None while all rows stay."""
+        self._page_stays = 0
+        """Of a page, bytes that cannot leave."""
         self._read_from: PagesAway | None = None
         """Of a snapshot: where its pages may be."""
         self.absent: AbsentPages | None = None
@@ -119,6 +125,7 @@ class RowPages:
             keys=np.array(shape.keys, np.int64),
             conditions=np.array(shape.conditions, np.int64),
         )
+        home.welcome(self)
 
     @property
     def is_ordered(self) -> bool:
@@ -201,7 +208,7 @@ class RowPages:
         """Today's rows, to be read while this goes on."""
         twin = RowPages.__new__(RowPages)
         twin.page_slots, twin._twins, twin._pinned = self.page_slots, [], self._pinned
-        twin._home, twin._away, twin._read_from = STAYS, None, self._away
+        twin.home, twin._away, twin._read_from = STAYS, None, self._away
         twin.absent, twin._absent_then = None, self.absent.freeze() if self.absent is not None else None
         twin._brought = twin.unlinked = None
         twin._by_time, twin._by_event, twin._is_linked = self._by_time, self._by_event, self._is_linked
@@ -370,7 +377,7 @@ class RowPages:
 
     def _bring_each(self, pages: Sequence[int]) -> None:
         """Of those for which there is no room, the values leave again."""
-        room = self._home.room if pages else 0
+        room = self.home.room if pages else 0
         for at, page in enumerate(pages):
             if self.absent is not None and at % _AHEAD == 0:
                 self.absent.expect(pages[at : at + 2 * _AHEAD])
@@ -404,7 +411,7 @@ class RowPages:
         if self.absent is not None and not self.absent.enter_some():
             count = 1 + rows // self.page_slots
             size = self.page_slots * self.rows.lanes.itemsize * self.rows.lanes.shape[1]
-            if self._home.room > count * size:
+            if self.home.room > count * size:
                 self._bring_each(self.absent.first(count))
         self._link_some(rows)
         return self.absent is not None or self.unlinked is not None
@@ -413,8 +420,8 @@ class RowPages:
         """Room for so many pages, and for twice as many as there was; for all that can come once copying takes time."""
         rows = self.rows
         pages = max(pages_min, 2 * len(rows.pages))
-        slot_bytes = sum(array.itemsize * int(np.prod(array.shape[1:])) for array in (rows.lanes, rows.valid, rows.order))
-        if pages * self.page_slots * slot_bytes > min(SMALL_BYTES, self._home.small_bytes):
+        slot_bytes = sum(map(_slot_bytes, (rows.lanes, rows.valid, rows.order)))
+        if pages * self.page_slots * slot_bytes > min(SMALL_BYTES, self.home.small_bytes):
             pages = max(pages, RESERVED_BYTES // (slot_bytes * self.page_slots))
         self.rows = as_much(pages, pages_min, self._with_pages)
 
@@ -427,30 +434,33 @@ class RowPages:
         valid = self._longer(rows.valid, used_slots, length, spaces)
         order = self._longer(rows.order, used_slots, length, spaces)
         time = self._longer(rows.time, min(used_slots, timed), timed, spaces)
+        links = longer(rows.links, used_slots if self._is_linked else 0, length if self._is_linked else 0)
+        heap = longer(rows.heap, used_slots if self._by_event else 0, length if self._by_event else 0)
         larger = rows._replace(
             lanes=lanes,
             valid=valid,
             order=order,
             time=time,
-            links=longer(rows.links, used_slots if self._is_linked else 0, length if self._is_linked else 0),
-            heap=longer(rows.heap, used_slots if self._by_event else 0, length if self._by_event else 0),
+            links=links,
+            heap=heap,
             alive=longer(rows.alive, -(-used_slots // 64), -(-length // 64)),
             pages=longer(rows.pages, used, pages),
             emptied=longer(rows.emptied, int(rows.state[slots.EMPTIED]), pages),
             free=longer(rows.free, int(rows.state[slots.FREE]), pages),
         )
+        staying = (links, heap) if spaces else (links, heap, lanes, valid, order, time)
+        self._page_stays = 50 + self.page_slots // 8 + self.page_slots * sum(_slot_bytes(each) for each in staying if len(each))
         if spaces:
             self._away = PagesAway(spaces, self.page_slots, pages)
             if self.absent is not None:
                 self._away.not_filled(np.flatnonzero(self.absent.is_absent))
-            self._home.welcome(self)
         return larger
 
     def _longer(self, array: npt.NDArray[Any], used: int, length: int, spaces: list[tuple[LeavingSpace, int]]) -> npt.NDArray[Any]:
         """As `memory.longer`; where its pages may leave, `spaces` gets the space, and what a slot has of it."""
         width = int(np.prod(array.shape[1:]))
-        large = length * width * array.itemsize > self._home.small_bytes and PagesAway.can_be(self.page_slots)
-        if not large or (space := self._home.space(array.dtype, length * width)) is None:
+        large = length * width * array.itemsize > self.home.small_bytes and PagesAway.can_be(self.page_slots)
+        if not large or (space := self.home.space(array.dtype, length * width)) is None:
             return longer(array, used, length)
         spaces.append((space, width))
         larger: npt.NDArray[Any] = space.array[: length * width].reshape((length, *array.shape[1:]))
@@ -471,12 +481,9 @@ class RowPages:
 
     @property
     def stays_bytes(self) -> int:
-        """Of memory that cannot leave: by row in the index, in list and heap, and by page."""
-        rows = self.rows
-        by_slot = sum(array.itemsize * int(np.prod(array.shape[1:])) for array in (rows.links, rows.heap) if len(array))
-        index = (8 * index_kernels.SEGMENT + 24) * int(rows.by_key.sizes[index_kernels.SEGMENTS])
+        """Of memory that cannot leave: by row in the index, in list and heap, and by page; and rows where there are few."""
         asking = (self.absent.bytes if self.absent is not None else 0) + (self.unlinked.bytes if self.unlinked is not None else 0)
-        return asking + index + self.slots_used * by_slot + self.slots_used // 8 + 50 * int(rows.state[slots.HIGH])
+        return asking + index_bytes(self.rows.by_key) + int(self.rows.state[slots.HIGH]) * self._page_stays
 
     @property
     def leaves_bytes(self) -> int:

@@ -25,10 +25,12 @@ from hotspare.engine.kernels.index import SEGMENTS
 from hotspare.engine.kernels.interning import gather_bytes, hash_bytes
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.state import text_pages
-from hotspare.engine.state.memory import with_room
-from hotspare.engine.state.row_index import empty_index, grown_index, slots_in
+from hotspare.engine.state.memory import STAYS, Home, with_room
+from hotspare.engine.state.row_index import empty_index, grown_index, index_bytes, slots_in
 from hotspare.engine.state.text_pages import TextPages
 
+_CODE_BYTES = 25
+"""Of memory of each code beside index and text: place, hash and mark."""
 _GIVEN_AT_ONCE = 4
 """After a snapshot what it kept is given free at so many times the pace at which it was kept."""
 _PIECE = 1 << 16
@@ -106,6 +108,18 @@ class StringTable:
         """How many snapshots were ever taken."""
         self._kept: deque[_Kept] = deque()
         self._freed = 0
+        self._home = STAYS
+
+    def live_in(self, home: Home) -> None:
+        """Where strings are to live; there are none yet."""
+        self._home = home
+        home.count(self)
+
+    @property
+    def stays_bytes(self) -> int:
+        """Of memory that cannot leave."""
+        codes = self.count * _CODE_BYTES + 8 * int(self._texts.state[k.FREE])
+        return codes + index_bytes(self._texts.by_text) + self._pages.bytes(self._texts)
 
     @property
     def count(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from hotspare.engine.kernels.interning import COUNT, END, FILL, PAGE_BITS, InternedTexts, free_run
-from hotspare.engine.rows.chunk import Int64s, UInt8s
+from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.state.memory import RESERVED_BYTES, Space, as_much, longer, with_room
 from hotspare.runs import runs
 
@@ -31,26 +31,41 @@ class TextPages:
         self._space: Space | None = None
         self._kept: Int64s = np.zeros(1, np.int64)
         """How often a page was emptied and is not given free yet."""
-        self._touched: UInt8s = np.ones(1, np.uint8)
-        """1 where a page may have memory."""
+        self._touched: Bools = np.ones(1, np.bool_)
+        """Whether a page has memory."""
+        self._filling = 0
+        """The page that was being filled when that was noted last."""
         self._high = 1
         """No page from here on was ever filled."""
         self._gave = False
         """Whether there may be free pages whose memory is to be given back."""
+
+    def bytes(self, texts: InternedTexts) -> int:
+        """Of memory."""
+        if self._space is None:
+            return len(texts.data)
+        self._note_filled(texts)
+        return int(np.count_nonzero(self._touched[: self._high])) << int(texts.state[PAGE_BITS])
+
+    def _note_filled(self, texts: InternedTexts) -> None:
+        """Pages up to the one that is being filled have memory."""
+        filling = (int(texts.state[FILL]) - 1) >> int(texts.state[PAGE_BITS])
+        self._touched[self._filling : filling + 1] = True
+        self._filling = max(self._filling, filling)
 
     def with_room(self, texts: InternedTexts, size: int) -> InternedTexts:
         """With room for so many bytes where the next string begins."""
         state, bits = texts.state, int(texts.state[PAGE_BITS])
         if state[FILL] + size <= state[END]:
             return texts
+        self._note_filled(texts)
         need = -(-size >> bits)
         begin, count = map(int, free_run(texts.page_bytes, self._kept, need, max(need, RUN_PAGES_MAX)))
         if count < need:
             begin, count, texts = len(texts.page_bytes), max(need, RUN_PAGES_MAX), self._longer(texts, need)
             count = min(count, len(texts.page_bytes) - begin)
         state[FILL], state[END] = begin << bits, (begin + count) << bits
-        self._high = max(self._high, begin + count)
-        self._touched[begin : begin + count] = 1
+        self._high, self._filling = max(self._high, begin + count), begin
         return texts
 
     def _longer(self, texts: InternedTexts, need: int) -> InternedTexts:
@@ -87,15 +102,16 @@ class TextPages:
         `FREE_PAGES_MIN`, which are used again before others."""
         if self._space is None or not self._gave:
             return
+        self._note_filled(texts)
         bits, used = int(texts.state[PAGE_BITS]), texts.page_bytes[: self._high] > 0
-        free = np.flatnonzero((self._touched[: self._high] == 1) & ~used & (self._kept[: self._high] == 0))
+        free = np.flatnonzero(self._touched[: self._high] & ~used & (self._kept[: self._high] == 0))
         free = free[(free < int(texts.state[FILL]) >> bits) | (free >= int(texts.state[END]) >> bits)]
         surplus = min(len(free) - max(FREE_PAGES_MIN, int(used.sum())), GIVEN_PAGES_MAX)
         if surplus <= 0:
             self._gave = False
             return
         pages = free[-surplus:]
-        self._touched[pages] = 0
+        self._touched[pages] = False
         for begin, end in runs(pages).tolist():
             self._space.give_back(begin << bits, end << bits)
 
