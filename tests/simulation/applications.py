@@ -18,6 +18,7 @@ from pathlib import Path
 from hotspare.bus.naming import shard_group
 from hotspare.errors import HotspareError, StateError, UsageError
 from hotspare.ha.rules.roles import Role
+from hotspare.host.catching_up import CatchUp
 from hotspare.host.partitioned.role_sharing import role_of
 from hotspare.host.partitioned.sharing import Ask, ShardRole, Withdraw
 from hotspare.host.partitioned.watch import JobEnd
@@ -186,6 +187,17 @@ class Applications:
             and shard not in attempt.leaving_ms
             and world.processes[attempt.key].engine.role in joined
         ]
+
+    def caught_up(self, attempt: Attempt, complete: list[int]) -> list[int]:
+        return [shard for shard in complete if self._has_caught_up(self.worlds[shard], self.worlds[shard].processes[attempt.key])]
+
+    def _has_caught_up(self, world: World, process: Process) -> bool:
+        taken = {(index, p.number): process.engine.next_offset((index, p.number)) for index, p in world.topics.partitions}
+        if process.catch_up is None:
+            ends = {(index, p.number): world.outside.end_offset(p) for index, p in world.topics.partitions}
+            process.catch_up = CatchUp(taken, ends, self.now_ms())
+        process.catch_up.note(taken, self.now_ms())
+        return process.engine.role is Role.ACTIVE or process.catch_up.is_done
 
     def has_joined(self, attempt: Attempt) -> bool:
         """It hosts what its driver wants, and nothing else."""

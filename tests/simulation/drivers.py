@@ -270,7 +270,8 @@ class Driver:
 
     def reported(self, attempt: Attempt) -> Answer:
         number, complete = attempt.task.number, self.cluster.complete(attempt)
-        self.tasks[number], answer = watch.heard(self.tasks[number], attempt.job, attempt.number, self.now_ms, complete)
+        able = complete, self.cluster.caught_up(attempt, complete)
+        self.tasks[number], answer = watch.heard(self.tasks[number], attempt.job, attempt.number, self.now_ms, *able)
         return answer
 
     def returned(self, attempt: Attempt) -> None:

@@ -21,6 +21,7 @@ from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules.roles import ENDS, Role
+from hotspare.host.catching_up import CatchUp
 from hotspare.host.cold import Lookout
 from hotspare.inbound import Inbound
 from hotspare.runners.reading import MessageRun, raw_batch
@@ -74,6 +75,8 @@ class Process:
     """What it died of, or was refused with."""
     warm_from: tuple[int, dict[str, int]] | None = None
     """When its state began, by its clock, and after which output of each stream."""
+    catch_up: CatchUp | None = None
+    """What its topics held when its driver first heard that it is complete, where it has a driver."""
     engine: GroupEngine = field(init=False)
     ended: str = ""
     _main: Fiber = field(init=False)

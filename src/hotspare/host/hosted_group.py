@@ -35,7 +35,7 @@ from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.peers import PeerLink, PeerServer
 from hotspare.ha.ports import Ports
-from hotspare.ha.rules.roles import ENDS
+from hotspare.ha.rules.roles import ENDS, Role
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.host.alive import is_alive
 from hotspare.host.background import Background
@@ -185,6 +185,11 @@ class HostedGroup:
         told = self._catch_up.note(offsets, monotonic_ms())
         if told is not None:
             self._log.event(LogEvent.CATCHING_UP, told[0], **told[1])
+
+    @property
+    def has_caught_up(self) -> bool:
+        """It has taken what its topics held when it joined; who is active by then has no need to."""
+        return self.engine.role is Role.ACTIVE or (self._catch_up is not None and self._catch_up.is_done)
 
     @property
     def has_ended(self) -> bool:

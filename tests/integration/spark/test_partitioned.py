@@ -73,6 +73,10 @@ def test_jobs_return_what_their_task_did_and_say_when_they_are_broken_off_and_wh
         wait_until(lambda: len(places_in(tmp_path)) == 1, "it runs", WAIT_S)
         ((first, process),) = places_in(tmp_path).items()
         assert not jobs.is_over(first)
+        assert jobs.running("quick") is None
+        running = jobs.running("slow")
+        assert running is not None
+        assert (running.executor, 0 <= running.runs_ms < WAIT_S * 1_000) == ("driver", True)
         os.kill(process, signal.SIGKILL)
         wait_until(lambda: len(places_in(tmp_path)) == 2, "it runs again, in the same job", WAIT_S)
         _, second = places_in(tmp_path)
@@ -82,6 +86,7 @@ def test_jobs_return_what_their_task_did_and_say_when_they_are_broken_off_and_wh
         returned, error = ends.get(timeout=WAIT_S)
         assert returned is None
         assert "slow was broken off" in str(error)
+        wait_until(lambda: jobs.running("slow") is None, "its slot is free", WAIT_S)
 
 
 def test_executors_are_known_and_replaced_and_no_secret_is_seen(tmp_path: Path) -> None:

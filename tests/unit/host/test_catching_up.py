@@ -26,6 +26,20 @@ def test_progress_rate_and_time_left_are_told_once_a_second_until_it_is_done() -
     assert work.note({}, 9_000) is None
 
 
+def test_the_mark_at_the_end_of_a_transaction_is_not_waited_for_for_long() -> None:
+    """It takes an offset, and no reader is given it."""
+    work = CatchUp({KEYS[0]: 100}, {KEYS[0]: 111, KEYS[1]: 1}, begun_ms=0)
+    assert work.note({KEYS[0]: 105}, 1_000) is None
+    assert work.note({KEYS[0]: 110}, 1_500) is None
+    assert work.note({KEYS[0]: 110}, 3_400) is not None, "it still says how much is left"
+    assert not work.is_done
+    assert work.note({KEYS[0]: 110}, 3_500) is not None
+    assert work.is_done
+    slow = CatchUp({}, {KEYS[0]: 2}, begun_ms=0)
+    slow.note({}, 60_000)
+    assert not slow.is_done, "two are no mark"
+
+
 def test_a_short_way_is_told_at_its_end_and_none_never() -> None:
     short = CatchUp({}, {KEYS[0]: 10}, begun_ms=0)
     assert short.note({KEYS[0]: 10}, 5) is not None

@@ -211,7 +211,10 @@ class Application:
         self._place(now_ms)
         dues = [_LOOK_MS_MAX + now_ms]
         for number, before in list(self._tasks.items()):
-            task, actions = watch.due(before, now_ms, self._spark.task_lease_ms, self._state_of_attempt(before, now_ms))
+            if (executor := self._where_it_never_came(before, now_ms)) is not None:
+                task, actions = watch.never_came(before, now_ms, executor)
+            else:
+                task, actions = watch.due(before, now_ms, self._spark.task_lease_ms, self._state_of_attempt(before, now_ms))
             self._tasks[number] = task
             if task.phase is not before.phase and not actions:
                 self._hang_up(number)
@@ -230,6 +233,13 @@ class Application:
         is_asked = watch.is_silent(task, now_ms, self._spark.task_lease_ms)
         is_over = is_asked and self._jobs.is_over(self._places[task.number])
         return watch.AttemptState.OVER if is_over else watch.AttemptState.RUNS
+
+    def _where_it_never_came(self, task: watch.WatchedTask, now_ms: int) -> str | None:
+        """The executor of an attempt that runs for long and never said hello; None where there is none, or no telling."""
+        if not watch.is_awaited_long(task, now_ms):
+            return None
+        running = self._jobs.running(self._job_name(task.number, task.job))
+        return running.executor if running is not None and running.runs_ms > watch.HELLO_MS else None
 
     def _place(self, now_ms: int) -> None:
         """Shards follow the slots."""
@@ -340,8 +350,8 @@ class Application:
         number, job, attempt = (int(message[name]) for name in ("task", "job", "attempt"))
         task, answer = self._tasks.get(number), Answer.TURNED_AWAY
         if task is not None:
-            complete = [int(shard) for shard in message.get("complete", ())]
-            self._tasks[number], answer = watch.heard(task, job, attempt, monotonic_ms(), complete)
+            complete, caught_up = ([int(shard) for shard in message.get(name, ())] for name in ("complete", "caught_up"))
+            self._tasks[number], answer = watch.heard(task, job, attempt, monotonic_ms(), complete, caught_up)
         if answer is Answer.HEARD and self._stop_by_ms is not None:
             answer = Answer.STOP
         _told(channel, self._answer(number, answer))

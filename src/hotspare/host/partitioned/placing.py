@@ -4,8 +4,8 @@
     a task has two shards more than another   the other one takes one of them, and so on, one at a time
     a task waits for its slot for too long    its shards are taken by those that run; it is given others when it comes back
 
-Every shard is one task's own. A shard that moves is kept by the task that had it until its new owner has a complete engine for
-it, so it is hosted all the time; then who kept it gives up its role and leaves. A task that ended by itself, and rests, keeps its
+Every shard is one task's own. A shard that moves is kept by the task that had it until its new owner's engine for it has caught up,
+so it is hosted all the time; then who kept it gives up its role and leaves. A task that ended by itself, and rests, keeps its
 shards: what ended it may be an event of theirs, which would end the next task, too.
 """
 
@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hotspare.host.partitioned.sharing import Hosting
-from hotspare.host.partitioned.watch import TaskPhase, WatchedTask
+from hotspare.host.partitioned.watch import HELLO_MS, TaskPhase, WatchedTask
 
 LOST_AFTER_MS = 10_000
 """So long a task that has run may be without a slot; an executor that ends is replaced within seconds."""
-FIRST_SLOT_MS = 120_000
-"""So long one that never ran may take to begin: Python and packages may have to be copied to its executor first."""
+FIRST_SLOT_MS = HELLO_MS
+"""So long one that never ran may be without."""
 
 Tasks = Mapping[int, WatchedTask]
 
@@ -36,15 +36,15 @@ def placed(tasks: Tasks, slots: int, tasks_max: int, now_ms: int) -> dict[int, W
 
 
 def hosting_of(tasks: Tasks, shards: int) -> Hosting:
-    """Whether all have an engine with all its state, each where it belongs."""
+    """Whether all have an engine that has caught up, each where it belongs."""
     running = [tasks[number] for number in _running(dict(tasks))]
-    complete = {shard for task in running for shard in task.complete & {*task.shards}}
-    return Hosting.SOME if len(complete) < shards or any(task.keeps for task in running) else Hosting.ALL
+    able = {shard for task in running for shard in task.caught_up & {*task.shards}}
+    return Hosting.SOME if len(able) < shards or any(task.keeps for task in running) else Hosting.ALL
 
 
 def _let_go(tasks: dict[int, WatchedTask]) -> None:
     """What has come to its owner is no longer kept."""
-    come = {shard for task in tasks.values() for shard in task.shards if shard in task.complete}
+    come = {shard for task in tasks.values() for shard in task.shards if shard in task.caught_up}
     for number, task in tasks.items():
         if come & task.keeps:
             tasks[number] = replace(task, keeps=task.keeps - come)

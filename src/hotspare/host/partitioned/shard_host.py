@@ -90,8 +90,11 @@ class ShardHost:
 
     def complete(self) -> list[int]:
         """The shards that it hosts for longer, and whose engine has all its state and reads input."""
-        stays = dict(self._stays)
-        return sorted(shard for shard, stay in stays.items() if stay.is_reading and not stay.is_leaving and stay.role in _COMPLETE)
+        return sorted(shard for shard, stay in dict(self._stays).items() if stay.is_complete)
+
+    def caught_up(self) -> list[int]:
+        """Of these, whose engine has also taken what its topics held when it joined: it can take over at once."""
+        return sorted(shard for shard, stay in dict(self._stays).items() if stay.is_complete and stay.has_caught_up)
 
     def run(self) -> int:
         """Until it is asked to stop or a group ends by itself: the exit status. Raises what a group raised."""
@@ -183,6 +186,14 @@ class ShardStay:
     @property
     def role(self) -> Role:
         return Role.JOINING if self._group is None else self._group.engine.role
+
+    @property
+    def is_complete(self) -> bool:
+        return self.is_reading and not self.is_leaving and self.role in _COMPLETE
+
+    @property
+    def has_caught_up(self) -> bool:
+        return self._group is not None and self._group.has_caught_up
 
     @property
     def has_ended_itself(self) -> bool:

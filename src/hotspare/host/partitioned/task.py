@@ -252,7 +252,8 @@ class TaskLink:
 
     def _report(self) -> Message:
         host = self._host
-        return self._own | {"kind": "report", "complete": [] if host is None else host.complete()}
+        able = {"complete": [], "caught_up": []} if host is None else {"complete": host.complete(), "caught_up": host.caught_up()}
+        return self._own | {"kind": "report"} | able
 
     def _take(self, message: Message) -> None:
         self._answered_s = time.monotonic()

@@ -3,6 +3,7 @@
     state      happening                     next state   what is done
     RESTING    its pause is over             WAITING      a job is started
     WAITING    it says hello                 RUNNING
+    WAITING    runs for long without one     WAITING      as a silent one: abandoned, another job started
     RUNNING    silent for longer than lease  WAITING      the job is abandoned, the executor ended, another job started
     RUNNING    likewise, its attempt over    WAITING      nothing: Spark starts it again, in the same job
     any        word of another job           the same     it is turned away, and ends itself
@@ -28,6 +29,8 @@ from hotspare.host.partitioned.attempt import Answer
 
 PAUSE_FIRST_MS = 1_000
 PAUSE_MAX_MS = 60_000
+HELLO_MS = 120_000
+"""So long an attempt may run before it says hello: Python and packages may have to be copied to its executor first."""
 STEADY_MS = 60_000
 """After so long a task that ends is started again as if it were for the first time."""
 
@@ -51,8 +54,8 @@ class WatchedTask:
     `due_ms` is when a resting one is started, `waits_since_ms` since when a waiting one does. `failures` in a row.
 
     `shards` are its own; `keeps` are those of others that it hosts until these are ready to. `complete`: of all these, whose engine
-    has all its state and reads input, as it said last. `has_come`: whether it ever said hello; `has_run`: whether all were complete
-    once.
+    has all its state and reads input, as it said last; `caught_up`: of these, whose engine could take over at once. `has_come`:
+    whether it ever said hello; `has_run`: whether all were complete once.
     """
 
     number: int
@@ -68,6 +71,7 @@ class WatchedTask:
     failures: int = 0
     keeps: frozenset[int] = frozenset()
     complete: frozenset[int] = frozenset()
+    caught_up: frozenset[int] = frozenset()
     has_come: bool = False
     has_run: bool = False
 
@@ -124,10 +128,27 @@ def due(
     return started, [AbandonJob(task.number, task.job, task.executor, now_ms - task.heard_ms), StartJob(task.number, started.job)]
 
 
+def is_awaited_long(task: WatchedTask, now_ms: int) -> bool:
+    """Whether Spark has to be asked for how long its attempt runs."""
+    return task.phase is TaskPhase.WAITING and now_ms - task.waits_since_ms > HELLO_MS
+
+
+def never_came(task: WatchedTask, now_ms: int, executor: str) -> tuple[WatchedTask, list[StartJob | AbandonJob]]:
+    """As Spark has it its attempt runs there for HELLO_MS or longer, and it has not said hello: it holds a slot for nothing."""
+    started = _waiting(task, now_ms, task.job + 1)
+    silent_ms = now_ms - task.waits_since_ms
+    return started, [AbandonJob(task.number, task.job, executor, silent_ms), StartJob(task.number, started.job)]
+
+
 def _waiting(task: WatchedTask, now_ms: int, job: int, attempt: int = -1) -> WatchedTask:
     """For an attempt of this job, of that number or later; one before is turned away should it live."""
-    nothing = frozenset[int]()
-    return replace(task, phase=TaskPhase.WAITING, job=job, attempt=attempt, executor="", complete=nothing, waits_since_ms=now_ms)
+    waiting = replace(task, phase=TaskPhase.WAITING, job=job, attempt=attempt, executor="", waits_since_ms=now_ms)
+    return _with_nothing(waiting)
+
+
+def _with_nothing(task: WatchedTask) -> WatchedTask:
+    """No engine of it is known to run."""
+    return replace(task, complete=frozenset(), caught_up=frozenset())
 
 
 def next_due_ms(task: WatchedTask, lease_ms: int) -> int | None:
@@ -144,15 +165,18 @@ def greeted(task: WatchedTask, job: int, attempt: int, executor: str, now_ms: in
     if attempt == task.attempt and task.phase is TaskPhase.RUNNING:
         return replace(task, heard_ms=now_ms), Answer.WELCOME
     running = replace(task, phase=TaskPhase.RUNNING, attempt=attempt, executor=executor, heard_ms=now_ms, began_ms=now_ms)
-    return replace(running, complete=frozenset(), has_come=True), Answer.WELCOME
+    return _with_nothing(replace(running, has_come=True)), Answer.WELCOME
 
 
-def heard(task: WatchedTask, job: int, attempt: int, now_ms: int, complete: Collection[int]) -> tuple[WatchedTask, Answer]:
-    """An attempt of a job reports, and which shards are complete there."""
+def heard(
+    task: WatchedTask, job: int, attempt: int, now_ms: int, complete: Collection[int], caught_up: Collection[int]
+) -> tuple[WatchedTask, Answer]:
+    """An attempt of a job reports, and which shards are complete and have caught up there."""
     if task.phase is not TaskPhase.RUNNING or (job, attempt) != (task.job, task.attempt):
         return task, Answer.TURNED_AWAY
     found = frozenset(complete) & {*task.hosted}
-    return replace(task, heard_ms=now_ms, complete=found, has_run=task.has_run or found == {*task.hosted}), Answer.HEARD
+    has_run = task.has_run or found == {*task.hosted}
+    return replace(task, heard_ms=now_ms, complete=found, caught_up=found & {*caught_up}, has_run=has_run), Answer.HEARD
 
 
 def ended(task: WatchedTask, job: int, end: JobEnd, now_ms: int) -> tuple[WatchedTask, str]:
@@ -165,4 +189,4 @@ def ended(task: WatchedTask, job: int, end: JobEnd, now_ms: int) -> tuple[Watche
     failures = 1 if was_steady else task.failures + 1
     pause_ms = min(PAUSE_MAX_MS, PAUSE_FIRST_MS << min(failures - 1, 10))
     resting = replace(task, phase=TaskPhase.RESTING, attempt=-1, executor="", failures=failures, due_ms=now_ms + pause_ms)
-    return replace(resting, complete=frozenset()), ""
+    return _with_nothing(resting), ""

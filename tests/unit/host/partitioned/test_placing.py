@@ -8,28 +8,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.host.partitioned.assignment import assigned_shards
-from hotspare.host.partitioned.placing import FIRST_SLOT_MS, LOST_AFTER_MS, placed
+from hotspare.host.partitioned.placing import FIRST_SLOT_MS, LOST_AFTER_MS, hosting_of, placed
+from hotspare.host.partitioned.sharing import Hosting
 from hotspare.host.partitioned.watch import TaskPhase, WatchedTask
 
 Tasks = dict[int, WatchedTask]
 _ROUNDS_MAX = 60
 
 
+def able(task: WatchedTask) -> WatchedTask:
+    """All that it hosts has caught up."""
+    return replace(task, complete=frozenset(task.hosted), caught_up=frozenset(task.hosted))
+
+
 def running(shards: int, tasks: int) -> Tasks:
-    """So many, all complete."""
+    """So many, all of them with engines that have caught up."""
     return {
-        number: WatchedTask(number, own, TaskPhase.RUNNING, complete=frozenset(own), has_come=True)
+        number: able(WatchedTask(number, own, TaskPhase.RUNNING, has_come=True))
         for number, own in enumerate(assigned_shards(shards, tasks))
     }
 
 
 def waiting(task: WatchedTask, since_ms: int) -> WatchedTask:
-    return replace(task, phase=TaskPhase.WAITING, complete=frozenset(), waits_since_ms=since_ms)
+    return replace(task, phase=TaskPhase.WAITING, complete=frozenset(), caught_up=frozenset(), waits_since_ms=since_ms)
 
 
 def come(tasks: Tasks) -> Tasks:
     """All that can run do, and have restored what they host."""
-    return {n: replace(task, phase=TaskPhase.RUNNING, has_come=True, complete=frozenset(task.hosted)) for n, task in tasks.items()}
+    return {n: able(replace(task, phase=TaskPhase.RUNNING, has_come=True)) for n, task in tasks.items()}
 
 
 def owners(tasks: Tasks) -> list[int]:
@@ -79,7 +85,7 @@ def test_what_a_lost_slot_had_is_taken_by_those_that_are_left(shards: int, data:
     assert {len(task.shards) for task in back.values()} <= {shards // count, shards // count + 1}
 
 
-def test_a_shard_is_kept_until_its_new_owner_is_complete() -> None:
+def test_a_shard_is_kept_until_its_new_owner_has_caught_up() -> None:
     tasks = running(2, 1)
     tasks |= placed(tasks, 2, 2, 0)
     assert (tasks[0].shards, tasks[0].keeps, tasks[1].shards) == ((0,), {1}, (1,))
@@ -88,7 +94,12 @@ def test_a_shard_is_kept_until_its_new_owner_is_complete() -> None:
     tasks[1] = replace(tasks[1], phase=TaskPhase.RUNNING, has_come=True)
     assert placed(tasks, 2, 2, 5) == {}
     tasks[1] = replace(tasks[1], complete=frozenset({1}))
+    assert placed(tasks, 2, 2, 6) == {}, "it could not take over at once"
+    assert hosting_of(tasks, 2) is Hosting.SOME
+    tasks[1] = able(tasks[1])
+    assert hosting_of(tasks, 2) is Hosting.SOME, "one keeps what is another's"
     tasks |= placed(tasks, 2, 2, 6)
+    assert hosting_of(tasks, 2) is Hosting.ALL
     assert (tasks[0].hosted, tasks[0].keeps, tasks[1].hosted) == ((0,), frozenset(), (1,))
 
 

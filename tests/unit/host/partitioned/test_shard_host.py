@@ -81,8 +81,10 @@ def test_a_shard_moves_from_one_host_to_another_and_back(url: str, tmp_path: Pat
         one.host((0, 1, 2))
         wait_until(lambda: one.complete() == [0, 1, 2], "one hosts all", WAIT_S)
         shop.publish_more()
+        shop.goes_on()
         two.host((2,))
         wait_until(lambda: two.complete() == [2], "two hosts a shard, too", WAIT_S)
+        wait_until(lambda: two.caught_up() == [2], "it has taken what was there", WAIT_S)
         one.host((0, 1))
         wait_until(lambda: shop.engines(2) == {("two", Role.ACTIVE.value)}, "two alone has it", WAIT_S)
         assert one.complete() == [0, 1]

@@ -47,7 +47,7 @@ def test_a_silent_task_of_which_spark_knows_that_it_ended_is_awaited_in_the_same
     assert after.waits_since_ms == silent_ms
     assert watch.due(after, 10_000_000, LEASE_MS, AttemptState.OVER) == (after, [])
     assert watch.greeted(after, 1, 0, "5", silent_ms) == (after, Answer.TURNED_AWAY)
-    assert watch.heard(after, 1, 0, silent_ms, (3, 7)) == (after, Answer.TURNED_AWAY)
+    assert watch.heard(after, 1, 0, silent_ms, (3, 7), ()) == (after, Answer.TURNED_AWAY)
     again, answer = watch.greeted(after, 1, 1, "6", 30_000)
     assert (answer, again.phase, again.attempt, again.executor) == (Answer.WELCOME, TaskPhase.RUNNING, 1, "6")
     assert watch.due(again, 30_001, LEASE_MS, AttemptState.OVER) == (again, [])
@@ -55,7 +55,7 @@ def test_a_silent_task_of_which_spark_knows_that_it_ended_is_awaited_in_the_same
 
 
 def test_a_report_renews_the_lease() -> None:
-    task, answer = watch.heard(running(), 1, 0, 9_000, ())
+    task, answer = watch.heard(running(), 1, 0, 9_000, (), ())
     assert answer is Answer.HEARD
     assert watch.due(task, LEASE_MS + 1, LEASE_MS) == (task, [])
 
@@ -63,7 +63,7 @@ def test_a_report_renews_the_lease() -> None:
 @pytest.mark.parametrize(("job", "attempt"), [(1, 1), (2, 0)])
 def test_a_report_of_another_attempt_renews_nothing_and_is_turned_away(job: int, attempt: int) -> None:
     task = running()
-    assert watch.heard(task, job, attempt, 9_000, (3, 7)) == (task, Answer.TURNED_AWAY)
+    assert watch.heard(task, job, attempt, 9_000, (3, 7), ()) == (task, Answer.TURNED_AWAY)
 
 
 def test_an_attempt_that_spark_started_again_takes_over_and_the_one_before_is_turned_away() -> None:
@@ -98,11 +98,25 @@ def test_a_task_that_ends_rests_longer_each_time_and_then_starts_again() -> None
     assert task.due_ms == now_ms + watch.STEADY_MS + watch.PAUSE_FIRST_MS
 
 
+def test_an_attempt_that_runs_for_long_and_never_said_hello_is_abandoned() -> None:
+    """It would hold its slot for ever."""
+    task, _ = watch.due(WatchedTask(0, (3, 7)), 0, LEASE_MS)
+    assert not watch.is_awaited_long(task, watch.HELLO_MS)
+    late_ms = watch.HELLO_MS + 1
+    assert watch.is_awaited_long(task, late_ms)
+    again, actions = watch.never_came(task, late_ms, "4")
+    assert actions == [AbandonJob(0, 1, "4", late_ms), StartJob(0, 2)]
+    assert (again.phase, again.shards) == (TaskPhase.WAITING, (3, 7))
+    assert not watch.is_awaited_long(again, late_ms + 1)
+    assert watch.greeted(again, 1, 0, "4", late_ms + 2)[1] is Answer.TURNED_AWAY
+    assert not watch.is_awaited_long(watch.greeted(again, 2, 0, "5", late_ms + 3)[0], 3 * late_ms)
+
+
 def test_what_another_start_cannot_help_ends_the_application_unless_it_has_run_before() -> None:
     final = JobEnd("HS-0602 the project was changed", is_final=True)
     task = running()
     assert watch.ended(task, 1, final, 50) == (task, final.reason)
-    task, _ = watch.heard(task, 1, 0, 60, (3, 7))
+    task, _ = watch.heard(task, 1, 0, 60, (3, 7), ())
     after, failure = watch.ended(task, 1, final, 70)
     assert (after.phase, failure) == (TaskPhase.RESTING, "")
 
@@ -113,9 +127,9 @@ def test_a_job_that_was_broken_off_is_started_again() -> None:
 
 
 def test_a_report_says_what_is_complete_of_what_it_was_told_to_host() -> None:
-    task, _ = watch.heard(running(), 1, 0, 60, (3, 5))
-    assert (task.complete, task.has_run) == ({3}, False)
-    task, _ = watch.heard(task, 1, 0, 70, (3, 7))
-    assert (task.complete, task.has_run) == ({3, 7}, True)
-    assert watch.greeted(task, 1, 1, "5", 80)[0].complete == frozenset()
-    assert watch.due(task, 71 + LEASE_MS, LEASE_MS)[0].complete == frozenset()
+    task, _ = watch.heard(running(), 1, 0, 60, (3, 5), (5,))
+    assert (task.complete, task.caught_up, task.has_run) == ({3}, frozenset(), False)
+    task, _ = watch.heard(task, 1, 0, 70, (3, 7), (7,))
+    assert (task.complete, task.caught_up, task.has_run) == ({3, 7}, {7}, True)
+    for later in watch.greeted(task, 1, 1, "5", 80)[0], watch.due(task, 71 + LEASE_MS, LEASE_MS)[0]:
+        assert (later.complete, later.caught_up) == (frozenset(), frozenset())

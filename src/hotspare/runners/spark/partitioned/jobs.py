@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from hotspare.runners.spark.partitioned.place import TaskPlace
 _DETAIL_LENGTH_MAX = 500
 _KNOWN_WITHIN_S = 2.0
 _LOOK_S = 0.05
+_RUNNING = "RUNNING"
 _FAILED = ("FAILED", "KILLED")
 """In Spark's store, the states of an attempt that is followed by another one."""
 _ATTEMPTS_MAX = 10_000
@@ -31,6 +33,14 @@ Work = Callable[[TaskPlace], Any]
 """What a task does; it is pickled, and so is what it returns."""
 OnJobEnd = Callable[[object, RunnerError | None], None]
 """(what the task returned, None) or (None, why there is nothing)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningAttempt:
+    """`runs_ms` since Spark gave it its slot, by the clock of the driver's machine."""
+
+    executor: str
+    runs_ms: int
 
 
 class TaskJobs:
@@ -62,6 +72,17 @@ class TaskJobs:
         with suppress(Exception):
             self._context._jsc.sc().killAndReplaceExecutor(executor)
 
+    def running(self, name: str) -> RunningAttempt | None:
+        """The attempt of a job that has a slot now; None where none has, or where that cannot be told."""
+        with suppress(Exception):
+            tracker = self._context.statusTracker()
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(name)]
+            for stage in (stage for job in jobs if job is not None for stage in job.stageIds):
+                for task in self._tasks(stage):
+                    if task.status() == _RUNNING:
+                        return RunningAttempt(str(task.executorId()), int(time.time() * 1_000) - int(task.launchTime().getTime()))
+        return None
+
     def is_over(self, place: TaskPlace) -> bool:
         """Whether Spark knows that this attempt has ended, and so starts the next one of its job by itself; False where that cannot
         be told."""
@@ -85,9 +106,12 @@ class TaskJobs:
 
     def _task(self, place: TaskPlace) -> Any:
         """What Spark's store has of an attempt; None where it is not there."""
-        tasks = self._context._jsc.sc().statusStore().taskList(place.stage, 0, _ATTEMPTS_MAX)
-        found = (tasks.apply(index) for index in reversed(range(tasks.size())))  # the newest are the last
-        return next((task for task in found if task.taskId() == place.id), None)
+        return next((task for task in self._tasks(place.stage) if task.taskId() == place.id), None)
+
+    def _tasks(self, stage: int) -> Iterator[Any]:
+        """What Spark's store has of a stage's attempts, the newest first."""
+        tasks = self._context._jsc.sc().statusStore().taskList(stage, 0, _ATTEMPTS_MAX)
+        return (tasks.apply(index) for index in reversed(range(tasks.size())))
 
 
 def _worked(work: Work, _: Iterable[object]) -> Iterator[Any]:
