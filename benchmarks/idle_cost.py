@@ -1,9 +1,11 @@
-"""What an engine costs while little or nothing happens: processor time of its Python, its JVM and Spark's Python workers.
+"""What an engine costs while little or nothing happens: processor time and memory of its Python, its JVM and Spark's workers.
 
-A group of engines on three Kafka brokers and a ZooKeeper, or on the embedded bus, first without input, then with an even rate of
-events. Shares of one core per engine; the servers and the load are not counted.
+A group of engines on three Kafka brokers and a ZooKeeper, or on the embedded bus: how long each takes until it is ready, and what
+that costs; then without input, then with an even rate of events. Shares of one core per engine; the servers and the load are not
+counted. Memory is what would be free without them: pages that processes share count in part (PSS).
 
     python -m benchmarks.idle_cost [--bus kafka] [--engines 2] [--rates 0 500] [--engine-options="--kafka-reader span"]
+    python -m benchmarks.idle_cost --engine-options="--runner local"
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import argparse
 import shlex
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -31,11 +33,20 @@ TIMEOUT_S = 300.0
 
 def seconds_of(engine: SpawnedEngine) -> dict[str, float]:
     """Processor seconds so far of the engine's own process, its JVM, and what else runs below it."""
+    return _of_processes(engine, _seconds)
+
+
+def mebibytes_of(engine: SpawnedEngine) -> dict[str, float]:
+    """Likewise, the memory that they have now."""
+    return _of_processes(engine, lambda process: process.memory_full_info().pss / (1 << 20))
+
+
+def _of_processes(engine: SpawnedEngine, read: Callable[[psutil.Process], float]) -> dict[str, float]:
     own = psutil.Process(engine.process.pid)
     found = dict.fromkeys(KINDS, 0.0)
-    found["python"] = _seconds(own)
+    found["python"] = read(own)
     for child in own.children(recursive=True):
-        found["jvm" if child.name() == "java" else "workers"] += _seconds(child)
+        found["jvm" if child.name() == "java" else "workers"] += read(child)
     return found
 
 
@@ -53,12 +64,25 @@ def measured(cluster: Cluster, seconds: float) -> dict[str, dict[str, float]]:
     return {name: {kind: (after[name][kind] - before[name][kind]) / passed for kind in KINDS} for name in before}
 
 
+def start(cluster: Cluster, name: str) -> None:
+    """Returns when it is ready, and says what that took."""
+    begun = time.monotonic()
+    engine = cluster.start_engine(name)
+    cluster.wait_ready()
+    took_s, seconds = time.monotonic() - begun, seconds_of(engine)
+    parts = "  ".join(f"{kind} {seconds[kind]:.1f}" for kind in KINDS)
+    print(f"{name} ready after {took_s:.1f} s, {sum(seconds.values()):.1f} s of processor time  ({parts})", flush=True)
+
+
 def show(rate: int, cluster: Cluster, shares: dict[str, dict[str, float]]) -> None:
     leader = cluster.leader().holder
     for name, share in shares.items():
         role = "active" if name == leader else "spare "
         parts = "  ".join(f"{kind} {share[kind]:.3f}" for kind in KINDS)
-        print(f"{rate:5} events/s  {role}  {sum(share.values()):.3f} of a core  ({parts})", flush=True)
+        memory = mebibytes_of(cluster.engines[name])
+        has = "  ".join(f"{kind} {memory[kind]:.0f}" for kind in KINDS)
+        cost = f"{sum(share.values()):.3f} of a core  ({parts})  {sum(memory.values()):.0f} MiB  ({has})"
+        print(f"{rate:5} events/s  {role}  {cost}", flush=True)
 
 
 def measure(site: Site, folder: Path, options: argparse.Namespace) -> None:
@@ -71,8 +95,7 @@ def measure(site: Site, folder: Path, options: argparse.Namespace) -> None:
     cluster = Cluster(file, site.bus_url, group_name(PREFIX, PROJECT), PREFIX, folder, run_options, site.coordination_url)
     try:
         for number in range(1, options.engines + 1):
-            cluster.start_engine(f"engine-{number}")
-        cluster.wait_ready()
+            start(cluster, f"engine-{number}")
         for rate in options.rates:
             end = bus.end_offset(Partition(OUT))
             with fed(site.bus_url, rate, 2 * TIMEOUT_S, IN):

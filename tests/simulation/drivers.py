@@ -52,6 +52,9 @@ class Cluster(Protocol):
     def complete(self, attempt: Attempt) -> list[int]:
         """The shards that it hosts for longer, with all their state."""
 
+    def caught_up(self, attempt: Attempt, complete: list[int]) -> list[int]:
+        """Those of them that have taken what was there when that was first asked."""
+
     def follow(self, attempt: Attempt, shards: tuple[int, ...]) -> None:
         """It is told which to host."""
 
@@ -87,6 +90,8 @@ class Attempt:
     number: int
     executor: Executor
     name: str
+    begun_ms: int = 0
+    """When it got its slot, by its driver's time."""
     key: str = ""
     life: int = 0
     clock: EngineClock = field(default_factory=lambda: EngineClock(lambda: 0, 0.0))
@@ -172,11 +177,15 @@ class Driver:
         """What the driver's main thread does, and then Spark."""
         self.tasks |= placing.placed(self.tasks, self.slots, self.shards, self.now_ms)
         for number in self.tasks:
-            self.tasks[number], actions = watch.due(self.tasks[number], self.now_ms, self.lease_ms, self._state_of_attempt(number))
+            task = self.tasks[number]
+            if (mute := self._never_came(task)) is not None:
+                self.tasks[number], actions = watch.never_came(task, self.now_ms, mute.executor.host)
+            else:
+                self.tasks[number], actions = watch.due(task, self.now_ms, self.lease_ms, self._state_of_attempt(number))
             for action in actions:
                 if isinstance(action, watch.StartJob):
                     self.jobs[number, action.job] = Job()
-                else:
+                elif isinstance(action, watch.AbandonJob):
                     self._abandon(action)
         self._share_roles()
         self._replace_executors()
@@ -190,6 +199,14 @@ class Driver:
         job = self.jobs.get((number, task.job))
         runs = job is not None and job.running is not None and job.running.number == task.attempt
         return watch.AttemptState.RUNS if runs else watch.AttemptState.OVER
+
+    def _never_came(self, task: WatchedTask) -> Attempt | None:
+        """What has its slot for long, as Spark has it, and said no hello."""
+        job = self.jobs.get((task.number, task.job))
+        attempt = None if job is None else job.running
+        if attempt is None or not watch.is_awaited_long(task, self.now_ms):
+            return None
+        return attempt if self.now_ms - attempt.begun_ms > watch.HELLO_MS else None
 
     def _share_roles(self) -> None:
         self.sharing = sharing.told(self.sharing, placing.hosting_of(self.tasks, self.shards), self.now_ms)
@@ -256,7 +273,7 @@ class Driver:
             return
         task = self.tasks[number]
         name = rules.engine_name(self.application, self.run, number, task.job, job.attempts)
-        job.running = Attempt(self, task, task.job, job.attempts, free, name)
+        job.running = Attempt(self, task, task.job, job.attempts, free, name, begun_ms=self.now_ms)
         job.attempts += 1
         self.cluster.launch(job.running)
 

@@ -30,6 +30,7 @@ from hotspare.testing.recorder import OutputReader, ReferenceRun
 from hotspare.testing.verify import DeliveryVerdict, compare
 
 APPLICATIONS = ("east", "west")
+SHARDS = 4
 MASTER = "local-cluster[2,1,1024]"
 RESULT = ("memory", "shares")
 _PROJECT = "sensors.yaml"
@@ -53,7 +54,7 @@ class ApplicationsOptions:
     site: Site
     events: int = 20_000
     rate: float = 250.0
-    shards: int = 4
+    shards: int = SHARDS
     strikes: Sequence[Strike] = ORDER
     pause_s: float = 1.0
     task_lease_ms: int = 5_000

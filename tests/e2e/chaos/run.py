@@ -23,7 +23,7 @@ from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 
-from hotspare.demo.applications import APPLICATIONS, ApplicationsDemo, ApplicationsOptions
+from hotspare.demo.applications import APPLICATIONS, SHARDS, ApplicationsDemo, ApplicationsOptions
 from hotspare.demo.scenario import Demo, DemoOptions, DemoReport, EndOfInput
 from hotspare.demo.site import Site, embedded
 from hotspare.testing.applications import Strike
@@ -37,7 +37,7 @@ from tests.e2e.chaos.worker_scenarios import WORKER_SCENARIOS
 AnyScenario = Scenario | ApplicationScenario
 
 EVENTS, RATE = 6_000, 300.0
-SHARD_EVENTS, SHARD_RATE, SHARDS = 500_000, 100.0, 4
+SHARD_EVENTS, SHARD_RATE = 500_000, 100.0
 """Of a project in shards: more than there will be, for the last strike ends them."""
 TASK_LEASE_MS = 10_000
 """As the command has it by default: where thirty processes share two cores, a task that starts may be silent for five seconds."""

@@ -216,14 +216,8 @@ class Application:
             else:
                 task, actions = watch.due(before, now_ms, self._spark.task_lease_ms, self._state_of_attempt(before, now_ms))
             self._tasks[number] = task
-            if task.phase is not before.phase and not actions:
-                self._hang_up(number)
-                self._log.event(LogEvent.TASK_AWAITED, f"no report for {now_ms - before.heard_ms} ms", task=number)
             for action in actions:
-                if isinstance(action, watch.StartJob):
-                    self._start(action)
-                else:
-                    self._abandon(action)
+                self._perform(action)
             due_ms = watch.next_due_ms(task, self._spark.task_lease_ms)
             dues += [] if due_ms is None else [due_ms]
         return max(1, min(dues) - now_ms)
@@ -264,6 +258,14 @@ class Application:
 
     # --- acting ----------------------------------------------------------------------------------------------------------------
 
+    def _perform(self, action: watch.Action) -> None:
+        if isinstance(action, watch.StartJob):
+            self._start(action)
+        elif isinstance(action, watch.AbandonJob):
+            self._abandon(action)
+        else:
+            self._await(action)
+
     def _start(self, action: watch.StartJob) -> None:
         task = self._tasks[action.task]
         spec = TaskSpec(
@@ -288,6 +290,10 @@ class Application:
 
         name = self._job_name(task.number, action.job)
         self._jobs.start(name, f"{self._options.engine} task {task.number}: shards {shards}", partial(run_task, spec), on_end)
+
+    def _await(self, action: watch.AwaitAttempt) -> None:
+        self._hang_up(action.task)
+        self._log.event(LogEvent.TASK_AWAITED, f"no report for {action.silent_ms} ms", task=action.task)
 
     def _abandon(self, action: watch.AbandonJob) -> None:
         self._log.event(LogEvent.TASK_ABANDONED, f"no report for {action.silent_ms} ms", task=action.task, executor=action.executor)

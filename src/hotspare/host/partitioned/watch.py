@@ -5,7 +5,7 @@
     WAITING    it says hello                 RUNNING
     WAITING    runs for long without one     WAITING      as a silent one: abandoned, another job started
     RUNNING    silent for longer than lease  WAITING      the job is abandoned, the executor ended, another job started
-    RUNNING    likewise, its attempt over    WAITING      nothing: Spark starts it again, in the same job
+    RUNNING    likewise, its attempt over    WAITING      it is hung up on: Spark starts it again, in the same job
     any        word of another job           the same     it is turned away, and ends itself
     any        word of an older attempt      the same     likewise
     any        its job ended with a reason   RESTING      after a pause that doubles each time, but for a run of a while
@@ -100,6 +100,17 @@ class AbandonJob:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitAttempt:
+    """Hang up: Spark starts the next attempt of its job by itself."""
+
+    task: int
+    silent_ms: int
+
+
+Action = StartJob | AbandonJob | AwaitAttempt
+
+
+@dataclass(frozen=True, slots=True)
 class JobEnd:
     """How a job ended: `reason` as its task gave it, "" where it gave none, as one that was cancelled. `is_final`: another start
     would end likewise."""
@@ -113,9 +124,7 @@ def is_silent(task: WatchedTask, now_ms: int, lease_ms: int) -> bool:
     return task.phase is TaskPhase.RUNNING and now_ms - task.heard_ms > lease_ms
 
 
-def due(
-    task: WatchedTask, now_ms: int, lease_ms: int, state: AttemptState = AttemptState.RUNS
-) -> tuple[WatchedTask, list[StartJob | AbandonJob]]:
+def due(task: WatchedTask, now_ms: int, lease_ms: int, state: AttemptState = AttemptState.RUNS) -> tuple[WatchedTask, list[Action]]:
     """What is to be done about it now. `state` counts where it is silent."""
     if task.phase is TaskPhase.RESTING and now_ms >= task.due_ms:
         started = _waiting(task, now_ms, task.job + 1)
@@ -123,7 +132,7 @@ def due(
     if not is_silent(task, now_ms, lease_ms):
         return task, []
     if state is AttemptState.OVER:
-        return _waiting(task, now_ms, task.job, task.attempt + 1), []
+        return _waiting(task, now_ms, task.job, task.attempt + 1), [AwaitAttempt(task.number, now_ms - task.heard_ms)]
     started = _waiting(task, now_ms, task.job + 1)
     return started, [AbandonJob(task.number, task.job, task.executor, now_ms - task.heard_ms), StartJob(task.number, started.job)]
 
@@ -133,7 +142,7 @@ def is_awaited_long(task: WatchedTask, now_ms: int) -> bool:
     return task.phase is TaskPhase.WAITING and now_ms - task.waits_since_ms > HELLO_MS
 
 
-def never_came(task: WatchedTask, now_ms: int, executor: str) -> tuple[WatchedTask, list[StartJob | AbandonJob]]:
+def never_came(task: WatchedTask, now_ms: int, executor: str) -> tuple[WatchedTask, list[Action]]:
     """As Spark has it its attempt runs there for HELLO_MS or longer, and it has not said hello: it holds a slot for nothing."""
     started = _waiting(task, now_ms, task.job + 1)
     silent_ms = now_ms - task.waits_since_ms

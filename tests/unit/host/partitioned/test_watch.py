@@ -6,7 +6,7 @@ import pytest
 
 from hotspare.host.partitioned import watch
 from hotspare.host.partitioned.attempt import Answer
-from hotspare.host.partitioned.watch import AbandonJob, AttemptState, JobEnd, StartJob, TaskPhase, WatchedTask
+from hotspare.host.partitioned.watch import AbandonJob, AttemptState, AwaitAttempt, JobEnd, StartJob, TaskPhase, WatchedTask
 
 LEASE_MS = 10_000
 
@@ -43,7 +43,8 @@ def test_a_silent_task_of_which_spark_knows_that_it_ended_is_awaited_in_the_same
     """A new executor may take longer to start than the lease; a new job would begin that anew."""
     silent_ms = LEASE_MS + 1
     after, actions = watch.due(running(), silent_ms, LEASE_MS, AttemptState.OVER)
-    assert (after.phase, after.job, after.executor, actions) == (TaskPhase.WAITING, 1, "", [])
+    assert (after.phase, after.job, after.executor) == (TaskPhase.WAITING, 1, "")
+    assert actions == [AwaitAttempt(3, silent_ms)]
     assert after.waits_since_ms == silent_ms
     assert watch.due(after, 10_000_000, LEASE_MS, AttemptState.OVER) == (after, [])
     assert watch.greeted(after, 1, 0, "5", silent_ms) == (after, Answer.TURNED_AWAY)

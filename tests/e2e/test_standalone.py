@@ -1,0 +1,150 @@
+"""A whole application on a standalone cluster whose workers know nothing of Python: what it needs goes along, an executor that is
+killed is replaced, and each shard puts out what the `local` runner makes of its partition (DESIGN section 10).
+
+Spark's user interface is asked meanwhile: it names each task with its shards, and shows no place that the command was told. At last
+a partition is added to a topic, whose events nobody would see.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+
+from hotspare.bus.contract import Bus
+from hotspare.bus.naming import group_name, inbound_topic
+from hotspare.bus.open import open_bus
+from hotspare.demo.servers import kafka_and_zookeeper
+from hotspare.demo.site import Site
+from hotspare.ha.rules.settings import GroupSettings
+from hotspare.testing.applications import Applications
+from hotspare.testing.cluster import Cluster, wait_until
+from hotspare.testing.server_process import LOOPBACK, free_ports
+from hotspare.testing.spark_cluster import StandaloneCluster, WorkerSize
+from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, expected, lines, publish, published
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
+WORKERS = 2
+TIMEOUT_S = 240
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[StandaloneCluster]:
+    """What they import themselves leads nowhere."""
+    made = StandaloneCluster(tmp_path / "spark", LOOPBACK, [LOOPBACK] * WORKERS, WorkerSize(cores=1, memory_mib=1_024))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.devnull)
+        made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    folder = tmp_path / "servers"
+    folder.mkdir()
+    with kafka_and_zookeeper(folder, brokers=1) as servers:
+        yield servers
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, site: Site) -> Iterator[Cluster]:
+    project = tmp_path / "shop.yaml"
+    project.write_text(PROJECT)
+    options = ("--runner", "partitioned", "--shards", str(SHARDS), "--store", site.store_url, "--snapshot-interval-ms", "500")
+    group = group_name(PREFIX, PROJECT_NAME, all_shards()[0])
+    made = Cluster(project, site.bus_url, group, PREFIX, tmp_path, options, site.coordination_url)
+    try:
+        yield made
+    except BaseException:
+        print(made.account())
+        raise
+    finally:
+        made.stop()
+
+
+def pages(port: int, *names: str) -> dict[str, Any]:
+    """What Spark's user interface has of its one application, as JSON."""
+    base = f"http://127.0.0.1:{port}/api/v1/applications"
+
+    def asked(url: str) -> Any:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            return json.load(answer)
+
+    (application,) = asked(base)
+    return {name: asked(f"{base}/{application['id']}/{name}") for name in names}
+
+
+def executors_of(workers: Path) -> list[psutil.Process]:
+    """The JVMs that the workers of this folder run."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if "--executor-id" in process.cmdline() and Path(process.cwd()).is_relative_to(workers):
+                found.append(process)
+    return found
+
+
+def publish_more(bus: Bus, folder: Path, rows: int) -> int:
+    """How many notes, each of which comes out."""
+    publish(bus, folder, "people", lines("people", rows))
+    publish(bus, folder, "orders", lines("orders", rows))
+    return publish(bus, folder, "notes", lines("notes", rows))
+
+
+def delivered(bus: Bus) -> int:
+    tables = [published(bus, shard) for shard in all_shards()]
+    return sum(table["q/kept"].num_rows for table in tables if "q/kept" in table)
+
+
+def test_an_application_brings_its_python_along_and_outlives_an_executor(
+    tmp_path: Path, workers: StandaloneCluster, site: Site, cluster: Cluster
+) -> None:
+    """SPEC K3, K7, K9."""
+    (port,) = free_ports(1)
+    settings = {"spark.executor.memory": "512m", "spark.ui.enabled": "true", "spark.ui.port": str(port)}
+    said = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    applications = Applications(cluster, [group_name(PREFIX, PROJECT_NAME, shard) for shard in all_shards()])
+    with contextlib.closing(open_bus(site.bus_url)) as bus:
+        notes = publish_more(bus, tmp_path, 300)
+        east = cluster.start_engine("east", "--master", workers.url, *said)
+        applications.wait_hosted(TIMEOUT_S)
+        wait_until(lambda: delivered(bus) == notes, "all that was published comes out", TIMEOUT_S, 0.1)
+
+        seen = pages(port, "jobs", "environment", "executors")
+        running = [job["description"] for job in seen["jobs"] if job["status"] == "RUNNING"]
+        assert sorted(running) == ["east task 0: shards 0, 2", "east task 1: shards 1"]
+        assert not any(url in json.dumps(seen) for url in (site.bus_url, site.coordination_url, site.store_url))
+
+        before = executors_of(tmp_path / "spark")
+        assert len(before) == WORKERS
+        engines = {member.engine for member in applications.active().values()}
+        os.kill(before[0].pid, signal.SIGKILL)
+        wait_until(lambda: not before[0].is_running(), "the executor is gone", TIMEOUT_S)
+        notes += publish_more(bus, tmp_path, 600)
+        wait_until(lambda: delivered(bus) == notes, "all comes out again", TIMEOUT_S, 0.1)
+        applications.wait_hosted(TIMEOUT_S)
+        assert {member.engine for member in applications.active().values()} != engines
+
+        for shard in all_shards():
+            found, wanted = published(bus, shard), expected(bus, shard, GroupSettings().skew_max_ms * 1000)
+            assert found
+            for stream, table in found.items():
+                assert table.equals(wanted[stream].slice(0, table.num_rows)), f"{shard}, {stream}"
+
+        topic = inbound_topic(PREFIX, PROJECT_NAME, "q", "orders")
+        admin = AdminClient({"bootstrap.servers": site.bus_url.removeprefix("kafka://")})
+        admin.create_partitions([NewPartitions(topic, SHARDS + 1)])[topic].result()
+        reason = f"inbound topic {topic} has {SHARDS + 1} partitions, the group reads {SHARDS}"
+        wait_until(lambda: reason in east.log.read_text(), "it says why it cannot go on", TIMEOUT_S)
