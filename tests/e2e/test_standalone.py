@@ -118,7 +118,7 @@ def test_an_application_brings_its_python_along_and_outlives_an_executor(
     applications = Applications(cluster, [group_name(PREFIX, PROJECT_NAME, shard) for shard in all_shards()])
     with contextlib.closing(open_bus(site.bus_url)) as bus:
         notes = publish_more(bus, tmp_path, 300)
-        east = cluster.start_engine("east", "--master", workers.url, *said)
+        east = cluster.start_engine("east", "--master", workers.url, "--tasks", str(WORKERS), *said)
         applications.wait_hosted(TIMEOUT_S)
         wait_until(lambda: delivered(bus) == notes, "all that was published comes out", TIMEOUT_S, 0.1)
 

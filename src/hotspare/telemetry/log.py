@@ -43,6 +43,7 @@ class LogEvent(Enum):
     ENGINE_STOPPED = "engine_stopped", Level.INFO, "an engine ended as it was asked to"
     ENGINE_FAILED = "engine_failed", Level.ERROR, "an engine ended because of an error"
     APPLICATION_STARTING = "application_starting", Level.INFO, "a driver begins to start Spark for the tasks of its shards"
+    APPLICATION_WAITS = "application_waits", Level.INFO, "a driver waits for more slots before it gives its shards to tasks"
     APPLICATION_STARTED = "application_started", Level.INFO, "a driver has slots and gives its shards to tasks"
     APPLICATION_ENDED = "application_ended", Level.INFO, "a driver has ended its tasks and Spark"
     TASK_RUNS = "task_runs", Level.INFO, "a task of Spark has connected and hosts the engines of its shards"

@@ -90,9 +90,13 @@ def run_application(options: EngineOptions, spark: ApplicationOptions) -> int:
         stack.callback(roles.close)
         application = Application(options, spark, cluster, roles, files, log)
         stack.callback(application.close)
-        application.assign(tasks_for(options.shards, cluster.await_slots(), wanted))
+        application.assign(tasks_for(options.shards, cluster.await_slots(partial(_tell_slots, log)), wanted))
         return application.run()
     return EXIT_FAILED
+
+
+def _tell_slots(log: Log, slots: int, wanted: int) -> None:
+    log.event(LogEvent.APPLICATION_WAITS, f"{slots} of {wanted} slots are there", slots=slots, wanted=wanted)
 
 
 def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> None:

@@ -15,7 +15,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +39,9 @@ CORES_SETTING = "spark.cores.max"
 _SCALA_VERSION = "2.13"
 """Of PySpark's jars; without it Spark looks for the folder that built them."""
 SLOTS_TIMEOUT_S = 120.0
+"""So long a first slot is waited for: executors may have to be started on machines that have to be started."""
+SLOTS_QUIET_S = 20.0
+"""So long another one is waited for where there are some; those that come later get shards, too."""
 _LOOK_S = 0.1
 
 
@@ -79,6 +82,10 @@ class SparkClusterOptions:
     name: str
     tasks_wanted: int
     given: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+Told = Callable[[int, int], None]
+"""(slots that there are, slots that are waited for)."""
 
 
 class SparkCluster:
@@ -156,16 +163,14 @@ class SparkCluster:
         scala = self.session.spark.sparkContext._jsc.sc()
         return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
 
-    def await_slots(self, timeout_s: float = SLOTS_TIMEOUT_S) -> int:
-        """As many as are wanted, or as there are when the time is over or the master has no more.
-        UsageError where there is none then."""
+    def await_slots(self, told: Told = lambda slots, wanted: None) -> int:
+        """As many as are wanted, or as there are when no more come; `told` how many there are, and each time that changes.
+        UsageError where there is none for SLOTS_TIMEOUT_S."""
         wanted = min(self._options.tasks_wanted, self._options.master.slots or self._options.tasks_wanted)
-        deadline_s = time.monotonic() + timeout_s
-        while (slots := self.slots()) < wanted and time.monotonic() < deadline_s:
-            time.sleep(_LOOK_S)
+        slots = slots_that_came(self.slots, wanted, told)
         if not slots:
             raise UsageError(
-                f"the cluster gave no executor within {timeout_s:.0f} s",
+                f"the cluster gave no executor within {SLOTS_TIMEOUT_S:.0f} s",
                 hint="look at the master: has it workers with free cores, and with the memory of spark.executor.memory?",
             )
         return slots
@@ -173,6 +178,25 @@ class SparkCluster:
     def stop(self) -> None:
         self.session.stop()
         shutil.rmtree(self._place, ignore_errors=True)
+
+
+def slots_that_came(
+    look: Callable[[], int],
+    wanted: int,
+    told: Told,
+    wait: Callable[[float], object] = time.sleep,
+    clock_s: Callable[[], float] = time.monotonic,
+) -> int:
+    """How many there are, once these are as many as wanted, or none came for SLOTS_QUIET_S (SLOTS_TIMEOUT_S for the first one)."""
+    slots, since_s = look(), clock_s()
+    while slots < wanted:
+        told(slots, wanted)
+        while (found := look()) == slots:
+            if clock_s() - since_s >= (SLOTS_QUIET_S if slots else SLOTS_TIMEOUT_S):
+                return slots
+            wait(_LOOK_S)
+        slots, since_s = found, clock_s()
+    return slots
 
 
 def _own_address(master: Master, given: Mapping[str, str]) -> str:
