@@ -165,7 +165,9 @@ def test_a_restart_after_every_message(case: Case, slots: int) -> None:
         check_crash(case)
 
 
-@pytest.mark.parametrize("place", [5, 20, 33])
+@pytest.mark.parametrize(
+    ("place", "page_slots"), [(5, 8), (5, 64), (20, 1), (20, 8), (20, 64), (33, 8), (33, 64)], indirect=["page_slots"]
+)
 def test_what_comes_after_a_restore_is_the_same(place: int, page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs, and a snapshot that is taken while pages are absent, and one of the end; in few pieces and in many."""
     pieces, whole = list(batches()), Pipeline.fresh(plan())

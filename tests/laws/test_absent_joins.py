@@ -122,7 +122,7 @@ def is_unordered(pipeline: Pipeline) -> bool:
 
 
 @pytest.mark.parametrize("comes", ["at use", "by and by"])
-@pytest.mark.parametrize("place", [14, 34])
+@pytest.mark.parametrize(("place", "page_slots"), [(14, 8), (34, 2), (34, 8)], indirect=["page_slots"])
 def test_what_comes_after_a_restore_is_the_same(place: int, comes: str, page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs, and a snapshot that is taken while pages are absent, and one of the end; in few pieces and in many."""
     pieces, whole = list(batches()), Pipeline.fresh(plan())

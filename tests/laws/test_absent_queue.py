@@ -96,7 +96,7 @@ def absent(pipeline: Pipeline) -> dict[str, int]:
     return {name: each.absent.pages for name, each in queues(pipeline).items() if each.absent is not None}
 
 
-@pytest.mark.parametrize("place", [9, 20])
+@pytest.mark.parametrize(("place", "page_slots"), [(9, 16), (20, 1), (20, 16)], indirect=["page_slots"])
 @pytest.mark.parametrize("comes", ["at use", "by and by"])
 def test_what_comes_after_a_restore_is_the_same(place: int, comes: str, page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs, and snapshots that are taken while rows are absent, and one of the end; in few pieces and in many. Strings that

@@ -99,6 +99,7 @@ def small(patch: pytest.MonkeyPatch, slots: int, linked_each: int = 7) -> None:
 
 @pytest.fixture(params=[1, 16])
 def page_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Pages of one row each are many times the work: where places are many, they are tried at one."""
     small(monkeypatch, request.param)
     return int(request.param)
 
@@ -118,7 +119,7 @@ def where_unlinked(pipeline: Pipeline) -> set[str]:
 
 
 @pytest.mark.parametrize("comes", ["at use", "by and by"])
-@pytest.mark.parametrize("place", [15, 24, 36])
+@pytest.mark.parametrize(("place", "page_slots"), [(15, 16), (24, 1), (24, 16), (36, 16)], indirect=["page_slots"])
 def test_what_comes_after_a_restore_is_the_same(place: int, comes: str, page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs, and snapshots that are taken while pages are absent and rows wait, and one of the end; in few pieces and in many."""
     pieces, whole = list(batches()), Pipeline.fresh(plan())

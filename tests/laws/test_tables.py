@@ -6,7 +6,6 @@ Here without Spark: what a task makes of its rows. With Spark: tests/integration
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -16,63 +15,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.plan import compile_plan
 from hotspare.engine.rows.batch import BAD_STREAM
-from hotspare.engine.rows.letters import flag_letters, opcode_letters
 from hotspare.errors import UsageError
 from hotspare.model.load import load_text
-from hotspare.model.publishing import publishing
 from hotspare.model.resolve import resolve
-from hotspare.spark.in_task import STEP_ROWS, TIME, OnBadEvents, ShardWork, Span
+from hotspare.spark.in_task import TIME, OnBadEvents, ShardWork, Span
 from tests.cases.case import read_case
-from tests.laws.any_tables import AnyTable, Kind, Values, any_table, comparable, replayed, task_batches, time_field_of
+from tests.laws.any_tables import AnyTable, Kind, Values, any_table, replayed, task_batches, time_field_of
 from tests.laws.search import drawn
+from tests.laws.table_laws import STEPS, check_all_streams, tables_differ, values_of
 
 pytestmark = pytest.mark.law
 
 SEEDS = st.integers(0, 1 << 40)
-STEPS = (1, 7, STEP_ROWS)
 CASES = sorted((Path(__file__).parents[1] / "cases" / "windows").glob("*.case"))
-BESIDE = ("hs:opcode", "hs:flags", "hs:shard", "hs:sequence")
 
 
-def values_of(outputs: list[pa.RecordBatch]) -> list[Values]:
-    """As `any_tables.output_values`, of what leaves a task."""
-    rows: list[Values] = []
-    for batch in outputs:
-        inner = [column for name, column in zip(batch.schema.names, batch.columns, strict=True) if name not in BESIDE]
-        letters = opcode_letters(batch.column("hs:opcode")), flag_letters(batch.column("hs:flags"))
-        rows += zip(*(column.to_pylist() for column in letters), *map(comparable, inner), strict=True)
-    return rows
-
-
-def check_all_streams(plan: Plan, tables: Mapping[int, AnyTable], random: Random) -> None:
-    """Each stream by a run of its own, as `apply` does it."""
-    project = plan.resolved.project
-    with tempfile.TemporaryDirectory() as folder:
-        expected = replayed(plan, tables, Path(folder))
-    for stream in plan.stream_schemas:
-        chosen = project
-        if stream != BAD_STREAM:
-            chosen = publishing(project, {w.id for w in plan.resolved.windows if str(w.id) == stream})
-        outputs = list(
-            ShardWork.of(chosen, stream, OnBadEvents.KEEP, None).run(task_batches(tables, random), 0, random.choice(STEPS))
-        )
-        assert values_of(outputs) == expected.get(stream, []), stream
-        numbers = [number for batch in outputs for number in batch.column("hs:sequence").to_pylist()]
-        assert numbers == list(range(1, len(numbers) + 1))
-
-
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(seed=SEEDS)
 def test_a_task_gives_what_replay_gives(seed: int) -> None:
-    """Any graph, any rows, cut anywhere, with ties and rows that are refused."""
-    random, (graph, _) = Random(seed), drawn(seed)
-    plan = graph.plan()
-    schemas = [plan.resolved.schema(source) for source in plan.resolved.sources]
-    check_all_streams(
-        plan, {i: any_table(s, random, random.randint(0, 40), time_field_of(s)) for i, s in enumerate(schemas)}, random
-    )
+    """Any graph, any rows; `make laws-search` tries more."""
+    assert tables_differ(drawn(seed)[0], seed) is None
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from tests.repo.tree import Source, Violation, nodes, sources
@@ -37,23 +37,31 @@ def naming(source: Source, types: frozenset[str]) -> Iterator[Violation]:
     own = PurePosixPath(source.path).stem if source.path.startswith((MODEL, ENGINE)) else ""
     if own == "registry":
         return
-    for name in sorted(types - {own}):
-        classes = {f"{class_stem(name)}{suffix}" for suffix in ("Window", "Operator", "Type")}
-        modules = {f"hotspare.model.windows.{name}", f"hotspare.engine.operators.{name}"}
-        for node in nodes(source, ast.Name, ast.Attribute, ast.ImportFrom, ast.Import, ast.Constant):
-            is_example = isinstance(node, ast.Constant) and source.path.startswith(MODEL)
-            if not is_example and any(_names(node, classes, modules, name)):
-                yield source.violation(node, f"names the window type {name}")
+    others = sorted(types - {own})
+    classes = {f"{class_stem(name)}{suffix}": name for name in others for suffix in ("Window", "Operator", "Type")}
+    modules = {f"{package}.{name}": name for name in others for package in ("hotspare.model.windows", "hotspare.engine.operators")}
+    texts = re.compile(rf"\b(?:type: |window-)({'|'.join(map(type_name, others))})\b")
+    stems = {type_name(name): name for name in others}
+    for node in nodes(source, ast.Name, ast.Attribute, ast.ImportFrom, ast.Import, ast.Constant):
+        if isinstance(node, ast.Constant):
+            is_text = isinstance(node.value, str) and not source.path.startswith(MODEL)
+            found = {stems[each] for each in texts.findall(node.value)} if is_text else set()
+        else:
+            found = set(_names(node, classes, modules))
+        for name in sorted(found):
+            yield source.violation(node, f"names the window type {name}")
 
 
-def _names(node: ast.AST, classes: set[str], modules: set[str], name: str) -> Iterator[bool]:
+def _names(node: ast.AST, classes: Mapping[str, str], modules: Mapping[str, str]) -> Iterator[str]:
+    """The window types whose classes or modules a node names."""
     if isinstance(node, ast.Name):
-        yield node.id in classes
+        named = [classes.get(node.id)]
     elif isinstance(node, ast.Attribute):
-        yield node.attr in classes
+        named = [classes.get(node.attr)]
     elif isinstance(node, ast.ImportFrom):
-        yield node.module in modules or any(alias.name in classes for alias in node.names)
+        named = [modules.get(node.module or ""), *(classes.get(alias.name) for alias in node.names)]
     elif isinstance(node, ast.Import):
-        yield any(alias.name in modules for alias in node.names)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield re.search(rf"\btype: {type_name(name)}\b|\bwindow-{type_name(name)}\b", node.value) is not None
+        named = [modules.get(alias.name) for alias in node.names]
+    else:
+        named = []
+    yield from filter(None, named)

@@ -1,0 +1,62 @@
+"""Law Runner for tables as a function of a graph and a seed: tests try some, `make laws-search` as many as one likes."""
+
+from __future__ import annotations
+
+import tempfile
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+
+from hotspare.engine.plan import Plan
+from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.engine.rows.letters import flag_letters, opcode_letters
+from hotspare.model.publishing import publishing
+from hotspare.spark.in_task import STEP_ROWS, OnBadEvents, ShardWork
+from tests.laws.any_graphs import Graph
+from tests.laws.any_tables import AnyTable, Values, any_table, comparable, replayed, task_batches, time_field_of
+
+STEPS = (1, 7, STEP_ROWS)
+BESIDE = ("hs:opcode", "hs:flags", "hs:shard", "hs:sequence")
+
+
+def values_of(outputs: list[pa.RecordBatch]) -> list[Values]:
+    """As `any_tables.output_values`, of what leaves a task."""
+    rows: list[Values] = []
+    for batch in outputs:
+        inner = [column for name, column in zip(batch.schema.names, batch.columns, strict=True) if name not in BESIDE]
+        letters = opcode_letters(batch.column("hs:opcode")), flag_letters(batch.column("hs:flags"))
+        rows += zip(*(column.to_pylist() for column in letters), *map(comparable, inner), strict=True)
+    return rows
+
+
+def check_all_streams(plan: Plan, tables: Mapping[int, AnyTable], random: Random) -> None:
+    """Each stream by a run of its own, as `apply` does it."""
+    project = plan.resolved.project
+    with tempfile.TemporaryDirectory() as folder:
+        expected = replayed(plan, tables, Path(folder))
+    for stream in plan.stream_schemas:
+        chosen = project
+        if stream != BAD_STREAM:
+            chosen = publishing(project, {w.id for w in plan.resolved.windows if str(w.id) == stream})
+        outputs = list(
+            ShardWork.of(chosen, stream, OnBadEvents.KEEP, None).run(task_batches(tables, random), 0, random.choice(STEPS))
+        )
+        assert values_of(outputs) == expected.get(stream, []), stream
+        numbers = [number for batch in outputs for number in batch.column("hs:sequence").to_pylist()]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+def tables_differ(graph: Graph, seed: int) -> str | None:
+    """Whether a task makes something else than a replay of any rows for this graph, cut anywhere, with ties and rows that are
+    refused; None: it does not."""
+    random, plan = Random(seed), graph.plan()
+    schemas = [plan.resolved.schema(source) for source in plan.resolved.sources]
+    tables = {i: any_table(s, random, random.randint(0, 40), time_field_of(s)) for i, s in enumerate(schemas)}
+    try:
+        check_all_streams(plan, tables, random)
+    except Exception:
+        return f"tables: {traceback.format_exc()}"
+    return None
