@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hotspare.bus.naming import group_name
+from hotspare.bus.contract import OUTPUTS_HEADER, Bus, Partition
+from hotspare.bus.naming import group_name, outbound_topic
+from hotspare.bus.open import open_bus
 from hotspare.testing.cluster import Cluster, SpawnedEngine, command, wait_until
 
 PREFIX = "e2e"
@@ -30,6 +33,18 @@ SOURCE = "shop/sales/orders"
 RESULT = "shop/sales/kept"
 
 
+def _rows_on(bus: Bus, place: Partition) -> int:
+    """How many outputs its messages say that they have."""
+    if place.topic not in bus.topics():
+        return 0
+    rows, offset, end = 0, bus.begin_offset(place), bus.end_offset(place)
+    while offset < end and (messages := bus.read(place, offset, messages_max=10_000, bytes_max=1 << 24)):
+        spans = [(message.header(OUTPUTS_HEADER) or b"1 0").split() for message in messages]
+        rows += sum(int(last) - int(first) + 1 for first, last, *_ in spans)
+        offset = messages[-1].offset + 1
+    return rows
+
+
 @dataclass
 class Site:
     """Engines run without Spark unless `options` say otherwise; `stop` ends all that was started. `bus_url`: of servers, which
@@ -51,6 +66,7 @@ class Site:
         coordination = ("--coordination", self.coordination_url) if self.coordination_url else ()
         self.bus_url = self.bus_url or f"sqlite:///{self.folder / 'bus.db'}"
         self.bus = ("--bus", self.bus_url, "--prefix", self.prefix)
+        self.result = Partition(outbound_topic(self.prefix, *RESULT.split("/")))
         self.services = (*self.bus, *coordination, *store)
         """What commands are told of where the group is."""
         of_engines, group = (*self.options, *store), group_name(self.prefix, "shop")
@@ -90,7 +106,9 @@ class Site:
         return engine
 
     def wait_for_outputs(self, count: int) -> list[str]:
-        wait_until(lambda: len(self.outputs()) >= count, f"{count} outputs", 60)
+        """Asked for by a command once they are there: to ask again and again takes a second of the processor each time."""
+        with closing(open_bus(self.bus_url)) as bus:
+            wait_until(lambda: _rows_on(bus, self.result) >= count, f"{count} outputs", 60)
         return self.outputs()
 
     def stop(self) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from hotspare import __version__
+from hotspare.bus.contract import Partition
 from hotspare.bus.open import open_bus
 from hotspare.cli import main
 from hotspare.cli.main import COMMANDS
@@ -16,15 +18,32 @@ from hotspare.errors import UsageError
 from tests.unit.cli.running import hotspare
 
 
-def test_help_names_every_command_and_loads_nothing_heavy() -> None:
+def loading(*arguments: str) -> str:
+    """What a command says, and then which heavy packages it loaded."""
     code = (
-        "import sys\nfrom hotspare.cli.main import main\nsys.argv = ['hotspare', '--help']\n"
+        "import sys\nfrom hotspare.cli.main import main\nsys.argv = ['hotspare', *sys.argv[1:]]\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print('loaded', sorted({'pyspark', 'numba', 'pyarrow', 'confluent_kafka', 'sqlglot', 'numpy'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    assert "loaded []" in done.stdout
-    assert [name for name in COMMANDS if f"\n  {name} " not in done.stdout] == []
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def test_a_publisher_of_a_file_loads_no_compiler(tmp_path: Path) -> None:
+    """Whoever publishes file after file starts it each time."""
+    url, topic, rows = f"sqlite:///{tmp_path / 'bus.db'}", Partition("p.shop.q.orders.I"), tmp_path / "rows.csv"
+    rows.write_text("i,n,1,2\n")
+    with closing(open_bus(url)) as bus:
+        bus.create_topic(topic.topic)
+        said = loading("publish", "--bus", url, "--prefix", "p", "--window", "shop/q/orders", str(rows))
+        assert bus.end_offset(topic) == 1
+    assert "loaded ['numpy', 'pyarrow']" in said
+
+
+def test_help_names_every_command_and_loads_nothing_heavy() -> None:
+    said = loading("--help")
+    assert "loaded []" in said
+    assert [name for name in COMMANDS if f"\n  {name} " not in said] == []
 
 
 def test_the_version_is_told() -> None:

@@ -10,7 +10,6 @@ from hotspare.adapters.metadata import read_metadata
 from hotspare.bus.contract import Bus
 from hotspare.cli.shared.values import properties, window_path
 from hotspare.errors import UsageError
-from hotspare.host.project import checked_project
 from hotspare.model.load import LoadedProject
 from hotspare.model.partitioning import partition_fields
 from hotspare.model.project import WindowId
@@ -21,6 +20,8 @@ from hotspare.model.types import Schema
 def loaded_project(file: Path, texts: Sequence[str] | None, home: Path | None = None, name: str = "") -> LoadedProject:
     """The project with `--set` texts; @ESP_PROJECT_HOME@ is `home`, by default the folder of the file. `name` chooses one of
     several."""
+    from hotspare.host.project import checked_project  # half of what a command imports that is given no project
+
     return checked_project(file, properties(texts or ()), home, name)
 
 
