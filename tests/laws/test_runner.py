@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,9 @@ from hotspare.model.resolve import resolve
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import LocalRunner, read_recorded
 from hotspare.runners.reading import all_partitions
+
+if TYPE_CHECKING:
+    from tests.spark_sessions import Lender
 
 pytestmark = [pytest.mark.law, pytest.mark.spark]
 
@@ -159,13 +163,14 @@ def test_local(plan: Plan, url: str, reference: Collected, messages_max: int) ->
 
 @pytest.mark.parametrize("messages_max", [7, 1000])
 @pytest.mark.parametrize("place", list(HeadPlace))
-def test_ordered(plan: Plan, url: str, reference: Collected, place: HeadPlace, messages_max: int) -> None:
+def test_ordered(plan: Plan, url: str, reference: Collected, lender: Lender, place: HeadPlace, messages_max: int) -> None:
     """SPEC F4."""
     from hotspare.runners.spark.ordered import OrderedRunner
 
     collected = Collected(plan)
     limits = BatchLimits(messages_max=messages_max)
-    runner = OrderedRunner(RunnerInput(url, TOPICS, Head.of(plan), place, limits), collected.take, collected.ended)
+    source = RunnerInput(url, TOPICS, Head.of(plan), place, limits)
+    runner = OrderedRunner(source, collected.take, collected.ended, begin=lender.begin)
     run(runner.start, runner.stop, collected)
     check(collected, reference)
     if messages_max == 7:

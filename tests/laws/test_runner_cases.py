@@ -26,6 +26,7 @@ from tests.cases.test_cases import CASES, filled_in
 
 if TYPE_CHECKING:
     from hotspare.runners.spark.ordered import OrderedRunner
+    from tests.spark_sessions import Lender
 
 pytestmark = [pytest.mark.law]
 
@@ -124,7 +125,7 @@ def restarted(plan: Plan, source: RunnerInput, ends: Ends, shard: int = 0) -> Ou
 
 
 def of_every_type() -> list[Path]:
-    """Few cases that have all types of windows between them, those with most that are new first: Spark begins anew for each."""
+    """Few cases that have all types of windows between them, those with most that are new first."""
     types = {path: {type_of(window.window).name for window in read_case(path).plan.resolved.windows} for path in CASES}
     left, found = set(WINDOW_TYPES), []
     while left and (more := max(types, key=lambda path: len(types[path] & left))) not in found:
@@ -143,10 +144,11 @@ def test_local_restarted_after_every_message(path: Path, tmp_path: Path) -> None
 
 @pytest.mark.spark
 @pytest.mark.parametrize("path", of_every_type(), ids=lambda path: path.stem)
-def test_ordered(path: Path, tmp_path: Path) -> None:
+def test_ordered(path: Path, lender: Lender, tmp_path: Path) -> None:
     from hotspare.runners.spark.ordered import OrderedRunner
 
     recorded = Recorded(tmp_path / "bus.db", read_case(path))
     taken = Taken(Pipeline.fresh(recorded.case.plan), recorded.ends)
-    brought(OrderedRunner(recorded.input(5, HeadPlace.WORKERS), taken.take, taken.ended), taken, {})
+    source = recorded.input(5, HeadPlace.WORKERS)
+    brought(OrderedRunner(source, taken.take, taken.ended, begin=lender.begin), taken, {})
     assert outputs_by_cause(taken.outputs) == filled_in(expected_by_cause(recorded.case))

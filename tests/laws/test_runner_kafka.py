@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +19,9 @@ from hotspare.runners.local import LocalRunner, read_recorded
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from tests.laws.test_runner import MESSAGES, PROJECT, Collected, check, message, run
+
+if TYPE_CHECKING:
+    from tests.spark_sessions import Lender
 
 pytestmark = [pytest.mark.law, pytest.mark.spark]
 
@@ -101,12 +105,13 @@ def test_ordered(
     last_offsets: dict[tuple[int, int], int],
     place: HeadPlace,
     reader: KafkaReaderKind,
+    lender: Lender,
 ) -> None:
     from hotspare.runners.spark.ordered import OrderedRunner
 
     collected = Collected(plan, last_offsets)
     source = RunnerInput(url, TOPICS, Head.of(plan), place, BatchLimits(messages_max=20), reader)
-    runner = OrderedRunner(source, collected.take, collected.ended)
+    runner = OrderedRunner(source, collected.take, collected.ended, begin=lender.begin)
     run(runner.start, runner.stop, collected)
     check(collected, reference)
     assert collected.batches > MESSAGES / 20

@@ -20,9 +20,10 @@ from hotspare.errors import TopicMissing, UsageError
 from hotspare.model.load import load_text
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
-from hotspare.runners.spark.session import Session, SessionOptions
+from hotspare.runners.spark.session import Session
 from hotspare.spark import publish, register, state
 from hotspare.stores.open import open_store
+from tests.spark_sessions import quick_options
 from tests.unit.cli.kept import GROUP, put_snapshots
 from tests.unit.cli.kept import PROJECT as KEPT_PROJECT
 
@@ -44,7 +45,7 @@ INBOUND, OUTBOUND, WINDOW = "p.shop.q.orders.I", "p.shop.q.big.O", "shop/q/big"
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
-    session = Session(SessionOptions(cores=2))
+    session = Session(quick_options(cores=2))
     register(session.spark)
     yield session.spark
     session.stop()

@@ -80,8 +80,17 @@ class _QueryOverError(Exception):
 class OrderedRunner:
     """One per process at a time (see contract.Runner). Signal handlers that the caller set before `start` stay in place."""
 
-    def __init__(self, source: RunnerInput, on_batch: OnBatch, on_end: OnEnd, options: SessionOptions | None = None) -> None:
+    def __init__(
+        self,
+        source: RunnerInput,
+        on_batch: OnBatch,
+        on_end: OnEnd,
+        options: SessionOptions | None = None,
+        begin: Callable[[SessionOptions], Session] = Session,
+    ) -> None:
+        """`begin` gives it its session, which `stop` ends."""
         self._source = source
+        self._begin = begin
         self._on_batch = on_batch
         self._on_end = on_end
         self.notice = ""
@@ -112,7 +121,7 @@ class OrderedRunner:
 
     def start(self, start_offsets: Positions) -> None:
         self._positions = self._checked_positions(start_offsets)
-        session = Session(self._options)
+        session = self._begin(self._options)
         self._session = session
         _watch(self._watch_jvm, "watch-jvm")
         try:

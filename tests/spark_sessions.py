@@ -1,0 +1,76 @@
+"""Sessions of Spark for tests. Their start is most of what a test of a few rows takes: so they have what an engine's has that is
+quick, and the runners of a module may share one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hotspare.errors import RunnerError
+from hotspare.runners.spark.archive import existing_archive
+from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, available, cache_folder, cached_kafka_source
+from hotspare.runners.spark.session import Session, SessionOptions
+
+FEW_PARTITIONS = {"spark.sql.shuffle.partitions": "3"}
+"""A shuffle has 200 tasks by default, each of which takes longer than the few rows of a test."""
+
+
+def quick_options(cores: int, kafka: tuple[Path, ...] | None = None) -> SessionOptions:
+    """As the `ordered` runner has them: with the classes, the jars and the file system that make a start and a batch quick."""
+    jar, _ = available(BARE_FILE_SYSTEM)
+    kafka = cached_kafka_source() if kafka is None else kafka
+    return SessionOptions(cores, jar, kafka, existing_archive(cache_folder(), jar, kafka), conf=FEW_PARTITIONS)
+
+
+class Lent:
+    """What one runner has of a session that goes on after it: settings, sources and a scratch folder of its own."""
+
+    def __init__(self, session: Session, scratch: Path) -> None:
+        scratch.mkdir()
+        self._session, self.scratch = session, scratch
+        self.spark = session.spark.newSession()
+        self.jvm = session.jvm
+
+    def jvm_is_alive(self) -> bool:
+        return self._session.jvm_is_alive()
+
+    def wait_for_death(self) -> RunnerError:
+        return self._session.wait_for_death()
+
+    def dies_within(self, seconds: float) -> bool:
+        return self._session.dies_within(seconds)
+
+    def stop(self) -> None:
+        """Who lends it ends it."""
+
+
+class Lender:
+    """Begins one session when the first runner asks, and lends it to every one; `begin` of the `ordered` runner."""
+
+    def __init__(self) -> None:
+        self._session: Session | None = None
+        self._options: SessionOptions | None = None
+        self._lent = 0
+
+    def begin(self, options: SessionOptions) -> Any:
+        """A new one where the one that is there has other jars."""
+        if self._session is None or options != self._options:
+            self.end()
+            self._session, self._options = Session(options), options
+        self._lent += 1
+        return Lent(self._session, self._session.scratch / f"{self._lent}")
+
+    def end(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+
+
+@contextmanager
+def lending() -> Iterator[Lender]:
+    lender = Lender()
+    try:
+        yield lender
+    finally:
+        lender.end()
