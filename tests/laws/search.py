@@ -1,7 +1,8 @@
 """A long search for graphs and changelogs that break a law: `python -m tests.laws.search --seed 1 --runs 1000`.
 
-Each run makes a graph and a changelog from its seed and checks all laws of `graph_laws` and the law Twin, and another graph in the
-simulation of a cluster, the law Failover. What breaks one is made as small as it gets and printed as a project and a script.
+Each run makes a graph and a changelog from its seed and checks all laws of `graph_laws` and the law Twin, the law Runner for tables
+with any rows, and another graph in the simulation of a cluster, the law Failover. What breaks one is made as small as it gets and
+printed as a project and a script.
 `--seed 17 --runs 1` repeats run 17.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ from tests.laws.any_changelogs import Given, changelogs
 from tests.laws.any_graphs import Graph, diamonds, graphs
 from tests.laws.graph_kit import TOPICS, fails_over
 from tests.laws.graph_laws import broken, shrunk
+from tests.laws.table_laws import tables_differ
+from tests.laws.test_recent_input import differs as late_engine_differs
 from tests.laws.twin_engine import TwinEngine
 
 WINDOWS_MAX = 11
@@ -68,6 +72,8 @@ def _tries(seed: int, windows_max: int, twin: TwinEngine, folder: Path) -> Itera
     graph, script = drawn(seed, windows_max)
     yield Try(graph, script, lambda graph, script: broken(graph, script, Random(seed)))
     yield Try(graph, script, twin.differs)
+    yield Try(graph, [], lambda graph, _: tables_differ(graph, seed))
+    yield Try(graph, [], lambda *_: late_engine_differs(seed, Counter()))
     yield Try(drawn_for_clusters(seed, windows_max), [], lambda graph, _: fails_over(graph, seed, folder))
 
 

@@ -29,10 +29,12 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="as many processes; all cores if not given")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no more runs after so long")
     parser.add_argument("--weeks", type=int, default=8, help="how many weeks of an idle and of a steady group; 0: none")
-    parser.add_argument("--shards", action="store_true", help="runs of a project in shards; what they cover is not counted")
-    parser.add_argument("--applications", action="store_true", help="runs of applications whose tasks host shards; likewise")
+    kinds = parser.add_mutually_exclusive_group()
+    for kind in (each for each in Groups if each is not Groups.ONE):
+        name, what = f"--{kind.name.lower()}", f"runs of {kind.value}"
+        kinds.add_argument(name, dest="groups", action="store_const", const=kind, help=what)
     options = parser.parse_args()
-    groups = Groups.APPLICATIONS if options.applications else Groups.SHARDS if options.shards else Groups.ONE
+    groups = options.groups or Groups.ONE
     total, started = Share(), time.monotonic()
     reported = started
     print(f"{options.runs} runs from seed {options.seed} on, in {options.workers} processes", flush=True)
