@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.runners.spark.session import Session, SessionOptions
+from hotspare.runners.spark.session import Session
+from tests.spark_sessions import quick_options
 
 pytestmark = pytest.mark.spark
 
@@ -21,7 +22,7 @@ def test_the_examples_run(tmp_path: Path) -> None:
         text = text.replace(f'"{name}"', f'"{tmp_path / name}"')
     blocks = _BLOCK.findall(text)
     assert len(blocks) == 5
-    session = Session(SessionOptions(cores=2))
+    session = Session(quick_options(cores=2))
     try:
         known: dict[str, object] = {"spark": session.spark, "FOLDER": str(tmp_path)}
         for number, block in enumerate(blocks):

@@ -14,13 +14,14 @@ from hotspare.engine.rows.batch import NextInput
 from hotspare.errors import HotspareError, PositionLost, TopicMissing
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, OnBatch, RunnerEnd, RunnerInput, SourceTopic
 from tests.integration.spark.subject import head
+from tests.spark_sessions import Lender
 
 pytestmark = pytest.mark.spark
 
 TOPICS = (SourceTopic("rows"),)
 
 
-def run_to_its_end(url: str, place: HeadPlace, on_batch: OnBatch, start: dict[tuple[int, int], int]) -> RunnerEnd:
+def run_to_its_end(lender: Lender, url: str, place: HeadPlace, on_batch: OnBatch, start: dict[tuple[int, int], int]) -> RunnerEnd:
     from hotspare.runners.spark.ordered import OrderedRunner
 
     ends: list[RunnerEnd] = []
@@ -30,7 +31,8 @@ def run_to_its_end(url: str, place: HeadPlace, on_batch: OnBatch, start: dict[tu
         ends.append(end)
         over.set()
 
-    runner = OrderedRunner(RunnerInput(url, TOPICS, head(), place, BatchLimits(messages_max=5)), on_batch, on_end)
+    source = RunnerInput(url, TOPICS, head(), place, BatchLimits(messages_max=5))
+    runner = OrderedRunner(source, on_batch, on_end, begin=lender.begin)
     runner.start(start)
     try:
         assert over.wait(120)
@@ -52,10 +54,10 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("place", list(HeadPlace))
-def test_a_lost_position_ends_the_query_with_the_words_of_the_bus(url: str, place: HeadPlace) -> None:
+def test_a_lost_position_ends_the_query_with_the_words_of_the_bus(lender: Lender, url: str, place: HeadPlace) -> None:
     """When the first batch is handed over, the second may have been read or not; what follows is gone."""
     bus = open_bus(url)
-    end = run_to_its_end(url, place, lambda *_: bus.trim(Partition("rows"), 19), {})
+    end = run_to_its_end(lender, url, place, lambda *_: bus.trim(Partition("rows"), 19), {})
     said = []
     for offset in (5, 10):
         with pytest.raises(PositionLost) as lost:
@@ -67,28 +69,28 @@ def test_a_lost_position_ends_the_query_with_the_words_of_the_bus(url: str, plac
     assert str(end.error) in said
 
 
-def test_a_position_that_is_lost_or_not_there_yet_is_refused_before_spark_starts(url: str) -> None:
+def test_a_position_that_is_lost_or_not_there_yet_is_refused_before_spark_starts(lender: Lender, url: str) -> None:
     bus = open_bus(url)
     bus.trim(Partition("rows"), 9)
     bus.close()
     with pytest.raises(PositionLost, match="no longer holds offset 4"):
-        run_to_its_end(url, HeadPlace.DRIVER, lambda *_: None, {(0, 0): 4})
+        run_to_its_end(lender, url, HeadPlace.DRIVER, lambda *_: None, {(0, 0): 4})
     with pytest.raises(PositionLost, match="ends before offset 21"):
-        run_to_its_end(url, HeadPlace.DRIVER, lambda *_: None, {(0, 0): 21})
+        run_to_its_end(lender, url, HeadPlace.DRIVER, lambda *_: None, {(0, 0): 21})
 
 
-def test_an_exception_of_the_callback_is_reported_as_it_is(url: str) -> None:
+def test_an_exception_of_the_callback_is_reported_as_it_is(lender: Lender, url: str) -> None:
     wrong = HotspareError("enough", hint="stop")
 
     def on_batch(_table: pa.Table, _next: NextInput) -> None:
         raise wrong
 
-    end = run_to_its_end(url, HeadPlace.DRIVER, on_batch, {})
+    end = run_to_its_end(lender, url, HeadPlace.DRIVER, on_batch, {})
     assert end == RunnerEnd(EndCause.FAILED, wrong)
 
 
-def test_a_missing_topic_is_named_before_anything_runs(tmp_path: Path) -> None:
+def test_a_missing_topic_is_named_before_anything_runs(lender: Lender, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'empty.db'}"
     open_bus(url).close()
     with pytest.raises(TopicMissing, match="rows"):
-        run_to_its_end(url, HeadPlace.DRIVER, lambda *_: None, {})
+        run_to_its_end(lender, url, HeadPlace.DRIVER, lambda *_: None, {})

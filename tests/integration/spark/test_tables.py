@@ -16,10 +16,11 @@ from hotspare.model.load import LoadedProject, load_project, load_text
 from hotspare.model.publishing import publishing
 from hotspare.model.resolve import resolve
 from hotspare.model.types import FieldType
-from hotspare.runners.spark.session import Session, SessionOptions
+from hotspare.runners.spark.session import Session
 from hotspare.spark import OnBadEvents, apply
 from hotspare.spark.columns import Meta
 from tests.laws.any_tables import SECOND, AnyTable, Kind, Values, any_table, comparable, replayed, time_field_of
+from tests.spark_sessions import quick_options
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +29,7 @@ CASES = Path(__file__).parents[2] / "cases" / "windows"
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
-    session = Session(SessionOptions(cores=2))
+    session = Session(quick_options(cores=2))
     session.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     yield session.spark
     session.stop()

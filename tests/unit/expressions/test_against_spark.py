@@ -23,7 +23,8 @@ from hotspare.engine.expressions import arrays
 from hotspare.engine.expressions.functions import TABLE
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
-from hotspare.runners.spark.session import Session, SessionOptions
+from hotspare.runners.spark.session import Session
+from tests.spark_sessions import quick_options
 from tests.unit.expressions.random_sql import FORMS, expressions
 from tests.unit.expressions.samples import ESP, FN, SCHEMA, SQL, compiled, with_events
 
@@ -280,7 +281,7 @@ def random_rows() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    session = Session(SessionOptions(cores=1))
+    session = Session(quick_options(cores=1))
     try:
         session.spark.conf.set("spark.sql.session.timeZone", "UTC")
         session.spark.conf.set("spark.sql.ansi.enabled", "true")
