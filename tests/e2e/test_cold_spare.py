@@ -25,7 +25,8 @@ def rows(numbers: range) -> str:
 
 
 def test_a_cold_spare_goes_on_where_the_last_engine_was(site: Site) -> None:
-    """Beside a hot spare it stays as it is; alone with a dead group it makes the state anew, and no output is lost or doubled."""
+    """SPEC C13, Z18. Beside a hot spare it stays as it is; alone with a dead group it makes the state anew, and no output is lost
+    or doubled."""
     site.start("one")
     hot, cold = site.cluster.start_engine("two"), site.cluster.start_engine("three", "--spare", "cold")
     wait_until(lambda: site.cluster.role("three") == "cold" and site.cluster.is_ready("two"), "a hot spare and a cold one", 120)

@@ -39,6 +39,8 @@ def command(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with the bus, the logs and the results.")] = False,  # noqa: FBT002
 ) -> None:
     """Start engines, publish, kill, and compare: exit status 0 only if nothing is lost, doubled or wrong."""
+    from hotspare.demo.availability import sentence
+
     folder = Path(tempfile.mkdtemp(prefix="hotspare-demo-"))
     is_exact = False
     try:
@@ -48,6 +50,8 @@ def command(
             else:
                 report = _of_engines(folder, site, events, rate, kills, spares, project)
         is_exact = report.is_exact
+        if said := sentence([gap.gap_ms for gap in report.gaps]):
+            typer.echo(said, err=True)
         typer.echo(report.last_line())
     finally:
         if keep or not is_exact:

@@ -1,0 +1,38 @@
+"""What gaps in the output come to in a year (SPEC N4): downtime is that of one failover, times failovers in a year."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MINUTES_A_YEAR = 365 * 24 * 60
+DAILY = 365
+NINES = 4
+
+
+def nines_minutes(nines: int) -> float:
+    """How many minutes a year so many nines leave: four nines 52.56."""
+    return MINUTES_A_YEAR / float(10**nines)
+
+
+def down_minutes(gap_ms: float, failovers: float) -> float:
+    """In a year with so many failovers, each with such a gap."""
+    return gap_ms * failovers / 60_000
+
+
+def failovers_max(gap_ms: float, nines: int) -> int:
+    """How many failovers a year so many nines leave."""
+    return int(nines_minutes(nines) / down_minutes(gap_ms, 1))
+
+
+def sentence(gaps_ms: Sequence[float]) -> str:
+    """What measured gaps mean, by the longest of them; "" where there is none."""
+    longest = max(gaps_ms, default=0.0)
+    if longest <= 0:
+        return ""
+    down = down_minutes(longest, DAILY)
+    share = 100 * (1 - down / MINUTES_A_YEAR)
+    return (
+        f"with the longest of these gaps at a failover every day, output stands still for {down:.1f} minutes in a year "
+        f"({share:.4f} % available); four nines leave {nines_minutes(NINES):.1f} minutes, "
+        f"or {failovers_max(longest, NINES)} such failovers"
+    )
