@@ -129,6 +129,11 @@ def test_cut_with_little_memory(share: float, tmp_path: Path) -> None:
     counts = residence.counts()
     assert (counts["away"] > 0) == (share < 16)
     assert list(tmp_path.iterdir()) == []
+    windows = pipeline.memory_by_window
+    for what in ("stays", "may_leave", "away", "fetched"):
+        assert sum(of[what] for of in windows.values()) == pipeline.memory[what]
+    assert "q/stays" not in windows
+    assert (windows["q/kept"]["away"] > 0) == (share < 16)
 
 
 def unread(pieces: list[pa.RecordBatch], pipeline: Pipeline) -> list[pa.RecordBatch]:

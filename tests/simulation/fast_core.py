@@ -91,6 +91,10 @@ class FastCore:
         return {}
 
     @property
+    def memory_by_window(self) -> Mapping[str, Mapping[str, int]]:
+        return {}
+
+    @property
     def waiting_bytes(self) -> int:
         return 8 * self.waiting
 

@@ -79,15 +79,16 @@ def show(
     project_name: ProjectNameOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is in a snapshot, or, with --window, rows of a window."""
+    """Show what is in a snapshot and what running engines have of it in memory, or, with --window, rows of a window."""
+    from hotspare.cli.looking.memory import memory_rows
     from hotspare.host.looking import Wanted, look, rows
 
     with ExitStack() as stack:
         place = _opened(stack, bus, coordination, store)
         looked = look(place.store, group, snapshot)
         plan = _plan(place, looked, project, set_, project_name) if window else None
+        document = {} if window else _document(looked) | {"memory": memory_rows(place.coordination, group)}
     if plan is None:
-        document = _document(looked)
         typer.echo(json.dumps(document, indent=2)) if as_json else _show_parts(document)
         return
     _, table = rows(plan, looked, Wanted(window, part, where, tuple(key or ())))
@@ -290,7 +291,13 @@ def _show_parts(document: Mapping[str, Any]) -> None:
     said = "group name position written engine status format semantics project system_time"
     for name in said.split():
         typer.echo(f"{name.replace('_', ' ')}: {'none' if document[name] is None else document[name]}")
-    for title, name in (("Input read", "positions"), ("Output streams", "streams"), ("What windows remember", "parts")):
+    titles = {
+        "positions": "Input read",
+        "streams": "Output streams",
+        "parts": "What windows remember",
+        "memory": "Bytes in memory (hot) and out of it (cold), of engines that run",
+    }
+    for name, title in titles.items():
         found = document[name]
         if found:
             print_table(title, tuple(found[0]), [tuple("" if v is None else v for v in each.values()) for each in found])

@@ -268,6 +268,11 @@ class Pipeline:
         return self._memory
 
     @property
+    def memory_by_window(self) -> Mapping[str, Mapping[str, int]]:
+        """Likewise, of each window whose rows may leave; computed when it is asked for, between two steps."""
+        return self._residence.counts_by_window()
+
+    @property
     def time_us(self) -> int:
         """System time: the newest append time that passed."""
         return self._state.time_us

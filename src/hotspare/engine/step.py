@@ -34,11 +34,13 @@ from hotspare.engine.state.memory import NO_BUDGET, Residence
 from hotspare.engine.state.pages import Housed, Page
 from hotspare.engine.state.project_state import NO_TIME, PartitionKey, Passed, State, StreamState
 from hotspare.errors import PositionOrder
-from hotspare.model.project import Resident
+from hotspare.model.project import Resident, WindowId
 
 _TICK = int(RowKind.TICK)
 _RANKS = {Resident.MAY_LEAVE: 0, Resident.PREFER: 1}
 """Lower ones leave memory first."""
+TEXTS = "texts"
+"""What the memory of texts is called among that of windows: they are of all windows together."""
 
 
 def fresh_state(plan: Plan, shard: int = 0, residence: Residence = NO_BUDGET) -> State:
@@ -47,17 +49,17 @@ def fresh_state(plan: Plan, shard: int = 0, residence: Residence = NO_BUDGET) ->
     for node in plan.nodes:
         if not node.in_head:
             node.operator.divide(pages[node.page], shard)
-            _settle(pages[node.page], plan.resolved.window(node.operator.id).window.resident, residence)
+            _settle(pages[node.page], node.operator.id, plan.resolved.window(node.operator.id).window.resident, residence)
     if plan.shared is not None:
         pages[SHARED_PAGE] = plan.shared.open()
     state = State(pages, {name: StreamState() for name in plan.stream_schemas})
-    state.strings.live_in(residence.home(0))
+    state.strings.live_in(residence.home(0, TEXTS))
     return state
 
 
-def _settle(page: Page, resident: Resident, residence: Residence) -> None:
+def _settle(page: Page, window: WindowId, resident: Resident, residence: Residence) -> None:
     if resident is not Resident.ALWAYS:
-        home = residence.home(_RANKS[resident])
+        home = residence.home(_RANKS[resident], str(window))
         for part in page.parts.values():
             if isinstance(part, Housed):
                 part.live_in(home)

@@ -99,6 +99,10 @@ class Core(Protocol):
     def memory(self) -> Mapping[str, int]:
         """Bytes of the state by what they are, for people; empty where it has no budget."""
 
+    @property
+    def memory_by_window(self) -> Mapping[str, Mapping[str, int]]:
+        """The same of each window whose rows may leave memory."""
+
 
 class CoreFactory(Protocol):
     """Makes cores of one project."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hotspare.coordination.contract import Member
@@ -28,6 +29,9 @@ PROJECT = "project"
 """The number of the project that an engine runs (`rules.upgrading.Version`). An engine that does not tell it is of a hotspare that
 knows nothing of a second project."""
 MOVES = "moves"
+_MEMORY_BY_WINDOW = "memory_by_window"
+_WINDOWS_MAX = 50
+"""Of which an engine tells the memory, the largest ones: its description is written every half second."""
 
 
 def member_of(state: GroupState, now_ms: int) -> Member:
@@ -66,10 +70,26 @@ def member_of(state: GroupState, now_ms: int) -> Member:
     }
     if state.projects.moves:
         detail[MOVES] = str(state.projects.moves)
+    if windows := _memory_by_window(state):
+        detail[_MEMORY_BY_WINDOW] = _json(windows)
     if state.differences:
         first = state.differences[0]
         detail[_DIFFERS] = _json([first.stream, first.sequence, first.digest, first.epoch])
     return replace(state.identity, role=state.standing.role.value, sequences=_sequences(state), detail=detail)
+
+
+def _memory_by_window(state: GroupState) -> dict[str, Mapping[str, int]]:
+    windows = state.core.memory_by_window
+    largest = sorted(windows, key=lambda name: (-sum(windows[name].values()), name))[:_WINDOWS_MAX]
+    return {name: windows[name] for name in largest}
+
+
+def memory_by_window(member: Member) -> dict[str, dict[str, int]]:
+    """Bytes of the state by window and what they are, where the engine has a budget; of the windows whose rows may leave."""
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
+        found = json.loads(member.detail.get(_MEMORY_BY_WINDOW, "{}"))
+        return {str(name): {str(what): int(size) for what, size in sizes.items()} for name, sizes in found.items()}
+    return {}
 
 
 def _persisting(state: GroupState) -> tuple[int, str] | None:

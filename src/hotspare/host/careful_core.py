@@ -256,6 +256,10 @@ class CarefulCore:
     def memory(self) -> Mapping[str, int]:
         return self._pipeline.memory
 
+    @property
+    def memory_by_window(self) -> Mapping[str, Mapping[str, int]]:
+        return self._pipeline.memory_by_window
+
 
 def ends_of(decoded: pa.RecordBatch | pa.Table) -> dict[tuple[int, int], int]:
     """The offset behind the last of each partition, by (topic index, partition)."""

@@ -58,23 +58,23 @@ class Budget:
         self.size = size
         self.folder = folder
         self._now = 1
-        self._tenants: list[tuple[int, weakref.ref[_Tenant]]] = []
-        self._counted: list[weakref.ref[_Counted]] = []
+        self._tenants: list[tuple[_WindowHome, weakref.ref[_Tenant]]] = []
+        self._counted: list[tuple[_WindowHome, weakref.ref[_Counted]]] = []
         self._stays = 0
         """Bytes of what cannot leave, after the last step."""
-        self._spaces: list[weakref.ref[PagedSpace]] = []
+        self._spaces: list[tuple[_WindowHome, weakref.ref[PagedSpace]]] = []
 
-    def home(self, rank: int) -> _WindowHome:
+    def home(self, rank: int, window: str = "") -> _WindowHome:
         """For the rows of one window; of lower rank leave first."""
-        return _WindowHome(self, rank)
+        return _WindowHome(self, rank, window)
 
     def stepped(self) -> None:
         """Between two steps. PageFileError."""
         self._now += 1
         self._tenants = [each for each in self._tenants if each[1]() is not None]
-        self._counted = [each for each in self._counted if each() is not None]
+        self._counted = [each for each in self._counted if each[1]() is not None]
         spaces = self._live_spaces()
-        tenants = [(rank, tenant) for rank, ref in self._tenants if (tenant := ref()) is not None]
+        tenants = [(home.rank, tenant) for home, ref in self._tenants if (tenant := ref()) is not None]
         for space in spaces:
             space.now = self._now
             space.look(_LOOKED)
@@ -96,13 +96,13 @@ class Budget:
         return room - room // _FETCHED_SHARE - sum(tenant.leaves_bytes for tenant in tenants)
 
     def _stays_now(self, tenants: Sequence[_Tenant]) -> int:
-        beside = (what for ref in self._counted if (what := ref()) is not None)
+        beside = (what for _, ref in self._counted if (what := ref()) is not None)
         return sum(each.stays_bytes for each in tenants) + sum(each.stays_bytes for each in beside)
 
     def _live_spaces(self) -> list[PagedSpace]:
-        spaces = [space for ref in self._spaces if (space := ref()) is not None]
+        spaces = [space for _, ref in self._spaces if (space := ref()) is not None]
         if len(spaces) < len(self._spaces):
-            self._spaces = [weakref.ref(space) for space in spaces]
+            self._spaces = [each for each in self._spaces if each[1]() is not None]
         return spaces
 
     def counts(self) -> dict[str, int]:
@@ -114,16 +114,36 @@ class Budget:
         leaves = sum(each.leaves_bytes for each in tenants)
         return {"budget": self.size, "stays": self._stays, "may_leave": leaves, "away": away, "fetched": fetched}
 
-    def _join(self, rank: int, tenant: _Tenant) -> None:
-        self._tenants.append((rank, weakref.ref(tenant)))
+    def counts_by_window(self) -> dict[str, dict[str, int]]:
+        """The same but for the budget, of each window whose rows may leave, and of texts."""
+        found: dict[str, dict[str, int]] = {}
 
-    def _count(self, what: _Counted) -> None:
-        self._counted.append(weakref.ref(what))
+        def add(home: _WindowHome, **sizes: int) -> None:
+            window = found.setdefault(home.window, {"stays": 0, "may_leave": 0, "away": 0, "fetched": 0})
+            for what, size in sizes.items():
+                window[what] += size
 
-    def _space(self, dtype: np.dtype[Any], length: int) -> PagedSpace:
+        for home, ref in self._tenants:
+            if (tenant := ref()) is not None:
+                add(home, stays=tenant.stays_bytes, may_leave=tenant.leaves_bytes)
+        for home, counted_ref in self._counted:
+            if (counted := counted_ref()) is not None:
+                add(home, stays=counted.stays_bytes)
+        for home, space_ref in self._spaces:
+            if (space := space_ref()) is not None:
+                add(home, away=space.away * PAGE, fetched=space.fetched * PAGE)
+        return found
+
+    def _join(self, home: _WindowHome, tenant: _Tenant) -> None:
+        self._tenants.append((home, weakref.ref(tenant)))
+
+    def _count(self, home: _WindowHome, what: _Counted) -> None:
+        self._counted.append((home, weakref.ref(what)))
+
+    def _space(self, home: _WindowHome, dtype: np.dtype[Any], length: int) -> PagedSpace:
         space = PagedSpace(self.folder, dtype, length)
         space.now = self._now
-        self._spaces.append(weakref.ref(space))
+        self._spaces.append((home, weakref.ref(space)))
         return space
 
     def __deepcopy__(self, memo: object) -> Budget:
@@ -133,19 +153,20 @@ class Budget:
 class _WindowHome:
     """Where the rows of one window live."""
 
-    def __init__(self, residence: Budget, rank: int) -> None:
+    def __init__(self, residence: Budget, rank: int, window: str) -> None:
         self._residence = residence
-        self._rank = rank
+        self.rank = rank
+        self.window = window
         self.small_bytes = min(residence.size // _SMALL_SHARE, _SMALL_MAX)
 
     def space(self, dtype: np.dtype[Any], length: int) -> PagedSpace:
-        return self._residence._space(dtype, length)
+        return self._residence._space(self, dtype, length)
 
     def welcome(self, tenant: _Tenant) -> None:
-        self._residence._join(self._rank, tenant)
+        self._residence._join(self, tenant)
 
     def count(self, what: _Counted) -> None:
-        self._residence._count(what)
+        self._residence._count(self, what)
 
     def relieve(self) -> None:
         self._residence.stepped()

@@ -139,7 +139,7 @@ class Home(Protocol):
 class Residence(Protocol):
     """Who decides what leaves memory (`hotspare.residence`). Nothing that is put out depends on it."""
 
-    def home(self, rank: int) -> Home:
+    def home(self, rank: int, window: str = "") -> Home:
         """For the rows of one window; those of lower rank leave first."""
 
     def stepped(self) -> None:
@@ -147,6 +147,9 @@ class Residence(Protocol):
 
     def counts(self) -> Mapping[str, int]:
         """Bytes by what they are, for people; empty where there is no budget."""
+
+    def counts_by_window(self) -> Mapping[str, Mapping[str, int]]:
+        """The same of each window of which anything can leave."""
 
 
 class _Stays:
@@ -172,13 +175,16 @@ class _Stays:
 
 
 class _NoBudget:
-    def home(self, rank: int) -> Home:
+    def home(self, rank: int, window: str = "") -> Home:
         return STAYS
 
     def stepped(self) -> None:
         pass
 
     def counts(self) -> Mapping[str, int]:
+        return {}
+
+    def counts_by_window(self) -> Mapping[str, Mapping[str, int]]:
         return {}
 
 

@@ -1,0 +1,41 @@
+"""People see of an engine that runs which window's rows are in memory and which have left it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotspare.testing.cluster import wait_until
+from tests.e2e.site import PROJECT, Site
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+ROWS = 60_000
+KEEPS_ALL = PROJECT.replace("retention: {bycount_sliding: 100}\n", "resident: may leave\n")
+
+
+def test_state_show_tells_hot_and_cold_rows_of_each_window(tmp_path: Path) -> None:
+    """SPEC G1, G12. Rows of three fields of eight bytes, a third of a budget of a MiB."""
+    options = ("--runner", "local", "--snapshot-interval-ms", "200", "--memory", "1MiB", "--page-folder", str(tmp_path))
+    site = Site(tmp_path, project_text=KEEPS_ALL, options=options)
+
+    def shown() -> list[dict[str, Any]]:
+        done = site.run("state", "show", "e2e.shop", "--bus", site.bus_url, "--json")
+        memory = json.loads(done.stdout)["memory"] if done.returncode == 0 else []
+        return [each for each in memory if each["window"] == "sales/kept"]
+
+    try:
+        site.start()
+        site.publish("".join(f"i,n,{i},{i % 7},1\n" for i in range(ROWS)))
+        wait_until(lambda: any(each["cold"] for each in shown()), "rows that have left memory", 60, 0.5)
+        wait_until(lambda: shown()[0]["hot"] + shown()[0]["cold"] >= ROWS * 24, "all rows, here or there", 60, 0.5)
+        (kept,) = shown()
+        assert kept["engine"] == "one"
+        assert 0 < kept["hot"] <= 1 << 20 < kept["cold"] < kept["stays"] + kept["hot"] + kept["cold"] < ROWS * 100
+        table = site.run("state", "show", "e2e.shop", "--bus", site.bus_url).stdout
+        assert "out of it (cold)" in table
+    finally:
+        site.stop()
