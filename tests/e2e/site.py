@@ -48,7 +48,8 @@ def _rows_on(bus: Bus, place: Partition) -> int:
 @dataclass
 class Site:
     """Engines run without Spark unless `options` say otherwise; `stop` ends all that was started. `bus_url`: of servers, which
-    others use too, with `coordination_url` and a `prefix` of one's own; by default everything is in the folder."""
+    others use too, with `coordination_url` and a `prefix` of one's own; by default everything is in the folder, snapshots
+    also then, unless there is a `store_url`."""
 
     folder: Path
     project_text: str = PROJECT
@@ -56,19 +57,22 @@ class Site:
     bus_url: str = ""
     coordination_url: str = ""
     prefix: str = PREFIX
+    store_url: str = ""
     cluster: Cluster = field(init=False)
 
     def __post_init__(self) -> None:
         self.project = self.folder / "shop.yaml"
         self.project.write_text(self.project_text)
         self.snapshots = self.folder / "bus.db-snapshots"
-        store = ("--store", self.snapshots.as_uri()) if self.bus_url else ()
+        store = ("--store", self.store_url or self.snapshots.as_uri()) if self.bus_url or self.store_url else ()
         coordination = ("--coordination", self.coordination_url) if self.coordination_url else ()
         self.bus_url = self.bus_url or f"sqlite:///{self.folder / 'bus.db'}"
         self.bus = ("--bus", self.bus_url, "--prefix", self.prefix)
         self.result = Partition(outbound_topic(self.prefix, *RESULT.split("/")))
+        self.places = ("--bus", self.bus_url, *coordination, *store)
+        """Where the group is, for commands that are told its name."""
         self.services = (*self.bus, *coordination, *store)
-        """What commands are told of where the group is."""
+        """And for those that make its name of the prefix."""
         of_engines, group = (*self.options, *store), group_name(self.prefix, "shop")
         self.cluster = Cluster(self.project, self.bus_url, group, self.prefix, self.folder, of_engines, self.coordination_url)
 
