@@ -93,6 +93,34 @@ def test_streams_that_do_not_change_go_on_with_the_same_bits(seed: int) -> None:
     same("computed anew", _only(_fed(after, anew, raw), kept), _only(whole, kept))
 
 
+@settings(max_examples=60)
+@given(seed=SEEDS)
+def test_a_window_of_any_type_may_begin_behind_windows_that_are_kept(seed: int) -> None:
+    """The twin of a window, which begins anew behind the same rows: it takes their changes, and nothing else notices it."""
+    random = Random(seed)
+    graph, script = drawn(seed)
+    names = [name for name, window in graph.windows.items() if window["type"] != "source"]
+    if not names:
+        return
+    name = random.choice(names)
+    twin = graph.with_window("zzz", graph.windows[name], [(source, "zzz", more) for source, more in graph.inputs(name)])
+    before, after = graph.plan(), twin.plan()
+    found = compare(before, after, Past.CUT)
+    if found.refusals:
+        assert all("cannot begin empty" in refusal for refusal in found.refusals)
+        return
+    raw = raw_messages(script, len(before.entries))
+    cut = random.randrange(len(raw) + 1)
+    old = Pipeline.fresh(before)
+    _fed(before, old, raw[:cut])
+    frozen = old.freeze()
+    new = Pipeline.restore(after, *carried_over(before, after, frozen.header, dict(frozen.pages())))
+    kept = [name for name, fate in found.streams.items() if fate is StreamFate.SAME]
+    following = dict(old.next_offsets)
+    rest = [left for each in raw if (left := _unread(each, following)).num_rows]
+    same("kept streams", _only(_fed(after, new, rest), kept), _only(_fed(before, old, raw[cut:]), kept))
+
+
 def _only(outputs: dict[str, pa.Table], names: list[str]) -> dict[str, pa.Table]:
     return {name: table for name, table in outputs.items() if name in names}
 

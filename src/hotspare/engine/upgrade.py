@@ -11,17 +11,18 @@ that was committed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from hotspare.engine.beginning import RowsAhead, begin_with_rows, needing_rows
 from hotspare.engine.code.shared import PAGE as SHARED_PAGE
 from hotspare.engine.lineage import Lineages, lineages
 from hotspare.engine.numbering import NUMBERING
 from hotspare.engine.plan import Node, Plan
 from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS
-from hotspare.engine.snapshot import check_header, encode_page
+from hotspare.engine.snapshot import check_header, encode_page, freeze, restore
 from hotspare.engine.state.pages import Page
 from hotspare.engine.state.strings import StringTable
 from hotspare.errors import SnapshotDamaged, UsageError
@@ -46,6 +47,8 @@ class Fate(Enum):
     NONE = "keeps nothing"
     """It changed, or is new, and has no state."""
     RECOMPUTED = "recomputed from the topics"
+    FILLED = "begins with the rows ahead of it"
+    """It changed or is new, and has to know what windows that are kept have (`engine.beginning`)."""
     EMPTY = "begins empty"
     GONE = "gone"
 
@@ -95,9 +98,14 @@ class Upgrade:
 def compare(before: Plan, after: Plan, past: Past, semantics: int = SEMANTICS) -> Upgrade:
     """`semantics`: the version of what windows mean that the state of `before` was made with."""
     old, new = lineages(before), lineages(after)
+    unread = _unread(before, after) if past is Past.WHOLE else ()
+    past = Past.CUT if unread else past
     stateful = dict.fromkeys((node.operator.id for node in _stateful(after)), Fate.RECOMPUTED if past is Past.WHOLE else Fate.EMPTY)
     anew = {w.id: stateful.get(w.id, Fate.NONE) for w in after.resolved.windows}
     windows = [_changed(before, after, old, new, window, fate) for window, fate in anew.items()]
+    needy = needing_rows(after, _kept_pages(after, windows)) if past is Past.CUT else {}
+    windows = [replace(each, fate=Fate.FILLED) if each.window in needy else each for each in windows]
+    windows = [replace(each, reasons=each.reasons + unread) if each.fate in (Fate.EMPTY, Fate.FILLED) else each for each in windows]
     windows += [WindowChange(w.id, Fate.GONE) for w in before.resolved.windows if w.id not in new.states]
     names = dict.fromkeys([*new.streams, *old.streams])
     return Upgrade(
@@ -105,7 +113,7 @@ def compare(before: Plan, after: Plan, past: Past, semantics: int = SEMANTICS) -
         streams={name: _stream_fate(old.streams.get(name), new.streams.get(name), semantics) for name in names},
         new_topics=tuple(w for w in after.resolved.sources if w not in before.resolved.sources),
         gone_topics=tuple(w for w in before.resolved.sources if w not in after.resolved.sources),
-        refusals=tuple(_refusals(before, after)),
+        refusals=(*_refusals(before, after), *_without_rows(needy)),
     )
 
 
@@ -120,6 +128,13 @@ def _changed(before: Plan, after: Plan, old: Lineages, new: Lineages, window: Wi
     ahead = dict.fromkeys((*(source for source, _ in at.inputs), *at.forwarded))
     reasons += tuple(f"it follows {source}, which changed" for source in ahead if old.states.get(source) != new.states[source])
     return WindowChange(window, made_anew, reasons or ("its code changed",))
+
+
+def _unread(before: Plan, after: Plan) -> tuple[str, ...]:
+    """Why topics cannot be read from their beginning by the new project, though they hold all: it would refuse the events there."""
+    both = [window for window in after.resolved.sources if window in before.resolved.sources]
+    added = [w for w in both if not {*after.resolved.schema(w).fields} <= {*before.resolved.schema(w).fields}]
+    return tuple(f"what stands on the topic of {window} lacks fields that it has now" for window in added)
 
 
 def _stream_fate(old: str | None, new: str | None, semantics: int) -> StreamFate:
@@ -142,6 +157,20 @@ def _refusals(before: Plan, after: Plan) -> Iterator[str]:
     for source in new.sources:
         if source in old.sources and old.reads(source) != new.reads(source):
             yield f"source window {source} would read another topic than before: give it another name"
+
+
+def _without_rows(needy: Mapping[WindowId, RowsAhead]) -> Iterator[str]:
+    for window, ahead in needy.items():
+        if ahead is RowsAhead.UNKNOWN:
+            yield (
+                f"window {window} cannot begin empty, and nobody knows the rows that it would begin with: who is ahead of it keeps "
+                "other things than rows; where topics hold all, and --empty is not said, it is recomputed"
+            )
+
+
+def _kept_pages(after: Plan, windows: Sequence[WindowChange]) -> frozenset[str]:
+    kept = {change.window for change in windows if change.fate is Fate.KEPT}
+    return frozenset(node.page for node in after.nodes if node.operator.id in kept)
 
 
 def _listed(sources: tuple[WindowId, ...]) -> str:
@@ -204,7 +233,17 @@ def carried_over(
     if missing := sorted(kept - set(names)):
         raise SnapshotDamaged("the snapshot has other pages than its project", detail=f"it lacks {missing[0]}")
     strings = StringTable().freeze()
-    return carried, _CarriedPages(pages, names, {name: encode_page(page.freeze(), strings) for name, page in empty.items()})
+    made = _CarriedPages(pages, names, {name: encode_page(page.freeze(), strings) for name, page in empty.items()})
+    if not any(change.fate is Fate.FILLED for change in found.windows):
+        return carried, made
+    return carried, replace(made, empty={**made.empty, **_filled(after, carried, made, _kept_pages(after, found.windows))})
+
+
+def _filled(after: Plan, header: bytes, pages: Mapping[str, bytes], kept: frozenset[str]) -> dict[str, bytes]:
+    """The pages of windows that begin with the rows ahead of them, those of their rows among them."""
+    state = restore(after, header, pages)
+    filled = frozenset(begin_with_rows(after, state, kept))
+    return {name: page for name, page in freeze(after, state).pages() if _page_of(name) in filled}
 
 
 def _opened(node: Node, shard: int) -> Page:

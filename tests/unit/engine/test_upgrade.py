@@ -86,6 +86,23 @@ def test_what_topics_hold_from_the_beginning_is_computed_anew() -> None:
     assert not changed(("bytime_sliding: 2 seconds", "bytime_sliding: 2000 milliseconds"), past=Past.WHOLE).recomputes
 
 
+def test_what_lacks_a_field_by_now_is_read_by_nobody_again() -> None:
+    """Each message of before would be a bad event, so nothing can be computed of what stands on the topic."""
+    before = plan()
+    after = plan(
+        ("orders: {type: source, schema: 'id*:int64,x:int64'}", "orders: {type: source, schema: 'id*:int64,x:int64,y:string'}")
+    )
+    raw = raw_batches(Case(before, tuple(MESSAGES[:3]), ()))
+    refused = [Pipeline.fresh(after).feed(Head.of(after).decode(each)) for each in raw]
+    assert refused and all(set(made) == {"bad"} for made in refused)
+    found = compare(before, after, Past.WHOLE)
+    assert not found.recomputes
+    assert fates(found)["orders"] is Fate.EMPTY
+    reasons = {each.window.window: each.reasons for each in found.windows}
+    assert "what stands on the topic of q/orders lacks fields that it has now" in reasons["orders"]
+    assert compare(after, before, Past.WHOLE).recomputes, "a field less keeps nobody from reading it"
+
+
 def test_windows_come_and_go() -> None:
     found = changed(
         ("      short:", "      again: {type: copy, publish: true}\n      short:"),
@@ -199,3 +216,91 @@ def test_a_snapshot_of_another_project_or_without_a_page_is_refused() -> None:
     del pages["q/short#0"]
     with pytest.raises(SnapshotDamaged, match="lacks q/short#0"):
         carried_over(before, before, header, pages)
+
+
+# --- windows that cannot begin empty ---------------------------------------------------------------------------------------------
+
+KEPT = """
+project: shop
+queries:
+  q:
+    singletons: included
+    windows:
+      orders: {type: source, schema: 'id*:int64,k:int64,x:int64'}
+      recent: {type: copy, retention: {bycount_sliding: 4}}
+      dear: {type: filter, condition: x > 1, index: empty}
+MORE    edges: [orders -> recent, recent -> dearEDGES]
+"""
+_SUMS = "schema: 'k*:int64,n:int64,s:int64', outputs: {n: ESP_aCount(), s: ESP_aSum(x)}"
+SUMS = f"      sums: {{type: aggregate, {_SUMS}, publish: true}}\n"
+OF_SUMS = "      most: {type: aggregate, schema: 'n*:int64,s:int64', outputs: {s: ESP_aMax(s)}, publish: true}\n"
+
+
+def kept(windows: str = "", edges: str = "") -> Plan:
+    return compile_plan(load_text(KEPT.replace("MORE", windows).replace("EDGES", edges)).resolved)
+
+
+def fed(of: Plan, pipeline: Pipeline, messages: list[Message], begin: int = 0) -> list[tuple[str, list[tuple[object, ...]]]]:
+    """By stream the opcodes and fields of what came out, batch by batch."""
+    raw = raw_batches(Case(of, tuple(messages), ()))[begin:]
+    made = [item for each in raw for item in pipeline.feed(Head.of(of).decode(each)).items()]
+    fields = [
+        (name, table.select([c for c in table.schema.names if not c.startswith("hs:") or c == "hs:opcode"])) for name, table in made
+    ]
+    return [(name, [tuple(row.values()) for row in table.to_pylist()]) for name, table in fields]
+
+
+CHANGES = [
+    *(Message(1_000_000 + i, "orders", f"I,N,{i},{i % 2},{i}") for i in range(6)),
+    Message(2_000_000, "orders", "D,N,3,1,3"),
+    Message(2_000_001, "orders", "U,N,4,1,40"),
+    Message(2_000_002, "orders", "U,N,5,0,0"),
+    Message(2_000_003, "orders", "I,N,9,0,9"),
+    Message(2_000_004, "orders", "D,N,2,0,2"),
+    Message(2_000_005, "orders", "D,N,0,0,0"),
+]
+
+
+@pytest.mark.parametrize("behind", ["recent", "dear"])
+def test_sums_of_rows_that_others_keep_begin_with_these_rows(behind: str) -> None:
+    """Each change takes back what the row was: from nothing that cannot be. The sums are those of a group that always had them."""
+    before, after = kept(), kept(SUMS, f", {behind} -> sums")
+    assert fates(compare(before, after, Past.CUT))["sums"] is Fate.FILLED
+    assert fates(compare(before, after, Past.WHOLE))["sums"] is Fate.RECOMPUTED
+    old, always = Pipeline.fresh(before), Pipeline.fresh(after)
+    fed(before, old, CHANGES[:6])
+    fed(after, always, CHANGES[:6])
+    frozen = old.freeze()
+    new = Pipeline.restore(after, *carried_over(before, after, frozen.header, dict(frozen.pages())))
+    found = fed(after, new, CHANGES, 6)
+    assert found == fed(after, always, CHANGES, 6)
+    assert len(found) >= 4
+
+
+def test_sums_of_sums_that_are_new_too_begin_with_what_these_begin_with() -> None:
+    before, after = kept(), kept(SUMS + OF_SUMS, ", recent -> sums, sums -> most")
+    found = fates(compare(before, after, Past.CUT))
+    assert (found["sums"], found["most"]) == (Fate.FILLED, Fate.FILLED)
+    old, always = Pipeline.fresh(before), Pipeline.fresh(after)
+    fed(before, old, CHANGES[:6])
+    fed(after, always, CHANGES[:6])
+    frozen = old.freeze()
+    new = Pipeline.restore(after, *carried_over(before, after, frozen.header, dict(frozen.pages())))
+    assert fed(after, new, CHANGES, 6) == fed(after, always, CHANGES, 6)
+
+
+def test_sums_of_rows_that_nobody_keeps_are_refused_unless_they_are_recomputed() -> None:
+    before = kept(SUMS, ", recent -> sums")
+    after = kept(SUMS + OF_SUMS, ", recent -> sums, sums -> most")
+    (refusal,) = compare(before, after, Past.CUT).refusals
+    assert refusal.startswith("window q/most cannot begin empty")
+    assert not compare(before, after, Past.WHOLE).refusals
+
+
+def test_sums_of_inserts_alone_begin_empty() -> None:
+    inserts = ("schema: 'id*:int64,k:int64,x:int64'}", "schema: 'id*:int64,k:int64,x:int64', opcodes: insert-only}")
+    text = KEPT.replace(*inserts).replace("retention: {bycount_sliding: 4}", "publish: true")
+    before = compile_plan(load_text(text.replace("MORE", "").replace("EDGES", "")).resolved)
+    more = text.replace("MORE", SUMS).replace("EDGES", ", orders -> sums")
+    after = compile_plan(load_text(more).resolved)
+    assert fates(compare(before, after, Past.CUT))["sums"] is Fate.EMPTY

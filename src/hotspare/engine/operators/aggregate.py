@@ -73,6 +73,7 @@ class AggregateOperator(Operator):
         self._resolves = given.changelog.opcodes is Opcodes.PUBLISHED or (
             given.changelog.opcodes is Opcodes.RESOLVED and given.changelog.keys is Keys.ANY
         )
+        self.needs_rows = given.changelog.opcodes is Opcodes.RESOLVED and not self._resolves
         self._given_changelog = given.changelog
         passed = [*groups, *(identity if planner.listed and not self._numbers_rows else ())]
         of_fields = [CompiledExpression(f.name, "", TypedField(f.name, ValueType.of(f.type)), (f.name,), f.name) for f in passed]

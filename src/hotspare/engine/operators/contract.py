@@ -76,6 +76,9 @@ class Operator(ABC):
 
     leaving: Changelog
     clock: Clock = Clock.NONE
+    needs_rows: bool = False
+    """Whether it cannot begin empty where rows stand ahead of it: it keeps none of its own, and a change of one of these would take
+    back what was never added."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         """Subclasses compile here; ProjectError with all mistakes that only show now, such as that the window cannot be right."""
