@@ -4,56 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
-import pyarrow as pa
 import pytest
 
-from hotspare.bus.naming import inbound_topic, outbound_topic
-from hotspare.bus.open import open_bus
-from hotspare.engine.head.head import Head
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import output_schema
 from hotspare.errors import ClusterError
-from hotspare.model.load import load_text
-from hotspare.runners.contract import SourceTopic
-from hotspare.testing.cluster import SpawnedEngine, wait_until
-from hotspare.testing.recorder import OutputReader, ReferenceRun
+from hotspare.testing.cluster import wait_until
+from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.server_process import LOOPBACK
-from hotspare.testing.verify import compare_stream
-from tests.e2e.site import SOURCE, Site
+from hotspare.testing.zookeeper_server import ZooKeeperServer
+from tests.e2e.chaos.upgrade_scenarios import OPTIONS, STEPS, UpgradeScenario
+from tests.e2e.shop import NEW, OLD, Shop, check_changed, check_unchanged
+from tests.e2e.site import Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-OLD = """\
-project: shop
-queries:
-  sales:
-    windows:
-      orders: {type: source, schema: 'id*:int64,amount:double,count:int64', opcodes: insert-only, index: empty}
-      kept: {type: copy, retention: {bycount_sliding: 100}, publish: true}
-      numbered: {type: functional, schema: 'id*:int64,n:int64', functions: {n: eventCounter()}, publish: true}
-      short: {type: copy, retention: {bytime_sliding: 2 seconds}, publish: true}
-      large: {type: filter, condition: amount > 3, publish: true}
-      old: {type: filter, condition: amount > 2, publish: true}
-    edges: [orders -> kept, orders -> numbered, orders -> short, orders -> large, orders -> old]
-"""
-NEW = """\
-project: shop
-queries:
-  sales:
-    windows:
-      orders: {type: source, schema: 'id*:int64,amount:double,count:int64', opcodes: insert-only, index: empty}
-      kept: {type: copy, retention: {bycount_sliding: 100}, publish: true}
-      numbered: {type: functional, schema: 'id*:int64,n:int64', functions: {n: eventCounter()}, publish: true}
-      short: {type: copy, retention: {bytime_sliding: 2 seconds}, publish: true}
-      large: {type: filter, condition: amount > 1, publish: true}
-      recent: {type: copy, retention: {bycount_sliding: 10}, publish: true}
-      refunds: {type: source, schema: 'id*:int64,amount:double'}
-      refunded: {type: copy, publish: true}
-    edges: [orders -> kept, orders -> numbered, orders -> short, orders -> large, orders -> recent, refunds -> refunded]
-"""
 NEWER = """\
 import sys
 from hotspare.engine import semantics
@@ -61,138 +27,16 @@ semantics.SEMANTICS += 1
 from hotspare.cli.main import main
 sys.exit(main())
 """
-UNCHANGED = ("sales/kept", "sales/numbered")
-EVENTS, RATE = 60_000, 100
-"""More than any run of the test takes: the publisher is stopped at the end."""
 
 
-def plan(text: str) -> Plan:
-    return compile_plan(load_text(text).resolved)
-
-
-@dataclass
-class Shop:
-    """Engines of whichever project its file has, and a publisher that goes on whatever happens to them."""
-
-    site: Site
-    readers: dict[str, OutputReader] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.bus = open_bus(self.site.bus_url)
-
-    def close(self) -> None:
-        self.site.stop()
-        self.bus.close()
-
-    def topic(self, stream: str) -> str:
-        return outbound_topic(self.site.prefix, "shop", *stream.split("/"))
-
-    def begin(self) -> SpawnedEngine:
-        file = self.site.folder / "orders.csv"
-        file.write_text("".join(f"i,n,{i},{i % 7},1\n" for i in range(EVENTS)))
-        window = ("--bus", self.site.bus_url, "--prefix", self.site.prefix, "--window", SOURCE)
-        return self.site.cluster.start_other("publisher", "publish", *window, "--rate", str(RATE), str(file))
-
-    def start(self, text: str) -> None:
-        self.site.project.write_text(text)
-        for name in ("one", "two"):
-            self.site.cluster.start_engine(name)
-        self.site.cluster.wait_ready(240)
-
-    def add(self, text: str, *names: str) -> None:
-        """Engines of this project, beside those that run."""
-        self.site.project.write_text(text)
-        for name in names:
-            self.site.cluster.start_engine(name)
-        self.site.cluster.wait_ready(240)
-
-    def active(self) -> str:
-        """Who has the role, once somebody has."""
-        wait_until(lambda: self.site.cluster.active() is not None, "an active engine", 60)
-        return self.site.cluster.leader().holder
-
-    def newer(self, *arguments: str) -> list[str]:
-        """A command of a hotspare whose windows mean something else, as far as it says."""
-        return [sys.executable, "-c", NEWER, *arguments, *self.site.services]
-
-    def kill(self, *names: str) -> None:
-        for name in names:
-            self.site.cluster.engines.pop(name).kill()
-
-    def end(self, publisher: SpawnedEngine) -> None:
-        """Stops what still runs, and reads what came of it."""
-        publisher.ask_stop()
-        assert publisher.wait_stopped(60) == 0, publisher.log_tail()
-        engines = self.site.cluster.engines.values()
-        for engine in engines:
-            engine.ask_stop()
-        for engine in engines:
-            engine.wait_stopped()
-        self.poll()
-
-    def upgrade(self, text: str, *options: str) -> str:
-        project = self.site.folder / "changed.yaml"
-        project.write_text(text)
-        done = self.site.run("upgrade", str(project), *self.site.services, *options)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def poll(self) -> dict[str, OutputReader]:
-        topics = self.bus.topics()
-        schemas = {**plan(OLD).stream_schemas, **plan(NEW).stream_schemas}
-        for stream in (*UNCHANGED, "sales/short", "sales/large", "sales/old", "sales/recent"):
-            topic = self.topic(stream)
-            reader = self.readers.setdefault(stream, OutputReader(self.bus, topic, output_schema(schemas[stream])))
-            if topic in topics:
-                reader.poll()
-        return self.readers
-
-    def wait_for_more(self, stream: str, count: int) -> None:
-        far = self.poll()[stream].rows + count
-        wait_until(lambda: self.poll()[stream].rows >= far, f"{count} more outputs of {stream}", 180, poll_s=0.1)
-
-    def reference(self, text: str) -> dict[str, pa.Table]:
-        """The uninterrupted run of one project over all that was published, ticks included."""
-        project, topics = plan(text), (SourceTopic(inbound_topic(self.site.prefix, "shop", "sales", "orders")),)
-        run = ReferenceRun(self.bus, project, Head.of(project), topics)
-        run.poll()
-        return dict(run.tables())
-
-
-def _site(folder: Path, request: pytest.FixtureRequest, where: str) -> Site:
-    """All in a folder, or on a Kafka broker and a ZooKeeper."""
-    options = ("--runner", "local", "--snapshot-interval-ms", "300")
-    if where == "embedded":
-        return Site(folder, options=options)
-    kafka, zookeeper = request.getfixturevalue("kafka"), request.getfixturevalue("zookeeper")
-    return Site(folder, options=options, bus_url=kafka.url, coordination_url=f"{zookeeper.url}/{folder.name}", prefix=folder.name)
-
-
-def check_unchanged(shop: Shop, least: int = 500) -> None:
-    expected = shop.reference(OLD)
-    for stream in UNCHANGED:
-        assert not shop.readers[stream].epochs_fall()
-        verdict = compare_stream(expected[stream], shop.readers[stream].table())
-        assert (verdict.lost, verdict.doubled, verdict.wrong) == (0, 0, 0), (stream, verdict)
-        assert verdict.delivered >= least
-
-
-def check_changed(shop: Shop) -> None:
-    """Numbers without a gap, no input answered twice, each as one of the two projects would have."""
-    for stream in ("sales/large", "sales/short", "sales/recent"):
-        numbers = shop.readers[stream].table().column("hs:sequence").to_pylist()
-        assert numbers == list(range(1, len(numbers) + 1)), stream
-    table = shop.readers["sales/large"].table()
-    causes = list(zip(*(table.column(f"hs:{name}").to_pylist() for name in ("offset", "index")), strict=True))
-    assert causes == sorted(set(causes))
-    ids, count = set(table.column("id").to_pylist()), shop.readers["sales/numbered"].rows
-    assert {i for i in range(count) if i % 7 > 3} <= ids <= {i for i in range(count) if i % 7 > 1}
-    assert len(ids) > len([i for i in range(count) if i % 7 > 3]), "the new project took part"
+def newer(shop: Shop, *arguments: str) -> list[str]:
+    """A command of a hotspare whose windows mean something else, as far as it says."""
+    return [sys.executable, "-c", NEWER, *arguments, *shop.site.services]
 
 
 def test_stopped_engines_go_on_with_a_changed_project_and_back(tmp_path: Path) -> None:
     """SPEC Z6. All are killed, with outputs that nobody had published; so are engines of the changed project."""
-    shop = Shop(Site(tmp_path, options=("--runner", "local", "--snapshot-interval-ms", "300")))
+    shop = Shop(Site(tmp_path, options=OPTIONS))
     try:
         shop.start(OLD)
         publisher = shop.begin()
@@ -224,12 +68,13 @@ def test_stopped_engines_go_on_with_a_changed_project_and_back(tmp_path: Path) -
         shop.close()
 
 
-@pytest.mark.parametrize("where", ["embedded", "servers"])
 def test_a_changed_project_runs_beside_the_one_before_takes_over_and_gives_back(
-    tmp_path: Path, request: pytest.FixtureRequest, where: str
+    tmp_path: Path, kafka: KafkaServers, zookeeper: ZooKeeperServer
 ) -> None:
-    """SPEC Z6, while events come: engines of both projects, the active one killed under each of them, forwards and back."""
-    shop = Shop(_site(tmp_path, request, where))
+    """SPEC Z6, while events come, on real servers: engines of both projects, the active one killed under each of them, forwards
+    and back."""
+    servers = {"bus_url": kafka.url, "coordination_url": f"{zookeeper.url}/{tmp_path.name}", "prefix": tmp_path.name}
+    shop = Shop(Site(tmp_path, options=OPTIONS, **servers))
     try:
         shop.start(OLD)
         publisher = shop.begin()
@@ -262,13 +107,24 @@ def test_a_changed_project_runs_beside_the_one_before_takes_over_and_gives_back(
         shop.close()
 
 
+def test_kills_in_the_middle_of_every_step_forwards_and_back_change_nothing(tmp_path: Path) -> None:
+    """SPEC Z6. Engines of both projects and the command itself; `make chaos` has more of them, and other servers."""
+    said: list[str] = []
+    site = Site(tmp_path, options=OPTIONS)
+    report = UpgradeScenario("Z6", strikes=2, engines={"one": OLD, "two": OLD, "three": NEW}).run(site, Random(1), said.append)
+    assert report.is_exact, (report.last_line(), said)
+    assert report.delivered >= 500
+    assert report.kills is not None and report.kills > len(STEPS), "of the command in each step, and of engines"
+    assert site.cluster.leftovers() == []
+
+
 def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_over(tmp_path: Path) -> None:
     """The same project, and a hotspare that says that its windows mean something else: states are kept, every stream goes on."""
-    shop = Shop(Site(tmp_path, options=("--runner", "local", "--snapshot-interval-ms", "300")))
+    shop = Shop(Site(tmp_path, options=OPTIONS))
     cluster = shop.site.cluster
 
     def upgraded(*options: str) -> str:
-        command = shop.newer("upgrade", str(shop.site.project), *options)
+        command = newer(shop, "upgrade", str(shop.site.project), *options)
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -280,7 +136,7 @@ def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_o
         publisher = shop.begin()
         shop.wait_for_more("sales/kept", 200)
         upgraded("--beside", "--empty")
-        run = shop.newer("run", str(shop.site.project), "--engine", "two", *shop.site.options)
+        run = newer(shop, "run", str(shop.site.project), "--engine", "two", *shop.site.options)
         cluster.engines["two"] = cluster._spawn("two", run, LOOPBACK)
         cluster.wait_ready(240)
         assert "two is active" in upgraded("--lead")

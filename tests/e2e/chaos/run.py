@@ -1,7 +1,7 @@
 """The long campaign: every scenario at random instants, each with a group of its own, on real servers or on the embedded bus.
 
-    make chaos                                   Kafka with three brokers, and ZooKeeper; then engines on hosts of their own;
-                                                 then applications of Spark, at last workers of a cluster on hosts of their own
+    make chaos                                   Kafka with three brokers, and ZooKeeper, also with a project that changes; then
+                                                 engines on hosts of their own; then applications of Spark, and workers on hosts
     make chaos ARGS="--site embedded --only E2 E16 --rounds 5 --seed 3"
     make chaos ARGS="--only A9 --kills 200 --rate 20 --shards 2 --compilers both"
                                                  so many parts of one application, one after another: an hour or two
@@ -32,9 +32,10 @@ from hotspare.testing.kafka_server import Compilers, Tuning
 from tests.e2e.chaos.application_scenarios import APPLICATION_SCENARIOS, ApplicationScenario
 from tests.e2e.chaos.host_scenarios import HOST_SCENARIOS
 from tests.e2e.chaos.scenarios import SCENARIOS, Needs, Scenario
+from tests.e2e.chaos.upgrade_scenarios import UPGRADE_SCENARIOS, UpgradeScenario, play_upgrade
 from tests.e2e.chaos.worker_scenarios import WORKER_SCENARIOS
 
-AnyScenario = Scenario | ApplicationScenario
+AnyScenario = Scenario | ApplicationScenario | UpgradeScenario
 
 EVENTS, RATE = 6_000, 300.0
 SHARD_EVENTS, SHARD_RATE = 500_000, 100.0
@@ -171,7 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     compilers, default = [each.value for each in Compilers], Compilers.FIRST.value
     parser.add_argument("--compilers", choices=compilers, default=default, help="of the brokers' JVM (default: %(default)s)")
     options = parser.parse_args(arguments)
-    everything = (*SCENARIOS, *HOST_SCENARIOS, *APPLICATION_SCENARIOS, *WORKER_SCENARIOS)
+    everything = (*SCENARIOS, *UPGRADE_SCENARIOS, *HOST_SCENARIOS, *APPLICATION_SCENARIOS, *WORKER_SCENARIOS)
     chosen = [s for s in everything if options.only is None or s.row.split()[0] in options.only]
     left_out, rounds, runs, failures = 0, range(options.seed, options.seed + options.rounds), 0, 0
     for scenario in list(chosen):
@@ -196,6 +197,8 @@ def _is_good(options: argparse.Namespace, scenarios: Sequence[AnyScenario], seed
             report, left = play_applications(
                 on_shards, site, folder / "run", own_seed, _say, options.kills, options.rate, options.shards
             )
+        elif isinstance(scenarios[0], UpgradeScenario):
+            report, left = play_upgrade(scenarios[0], site, folder / "run", own_seed, _say)
         else:
             others = [scenario for scenario in scenarios if isinstance(scenario, Scenario)]
             report, left = play(others, site, folder / "run", own_seed, _say)

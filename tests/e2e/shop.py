@@ -1,0 +1,185 @@
+"""A shop whose project changes while input comes, for end-to-end tests: two projects, engines of either, and what must hold of what
+they put out between them (SPEC Z6)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+
+from hotspare.bus.naming import inbound_topic, outbound_topic
+from hotspare.bus.open import open_bus
+from hotspare.engine.head.head import Head
+from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.rows.batch import output_schema
+from hotspare.model.load import load_text
+from hotspare.runners.contract import SourceTopic
+from hotspare.testing.cluster import SpawnedEngine, wait_until
+from hotspare.testing.recorder import OutputReader, ReferenceRun
+from hotspare.testing.server_process import LOOPBACK
+from hotspare.testing.verify import DeliveryVerdict, compare_stream
+from tests.e2e.site import SOURCE, Site
+
+OLD = """\
+project: shop
+queries:
+  sales:
+    windows:
+      orders: {type: source, schema: 'id*:int64,amount:double,count:int64', opcodes: insert-only, index: empty}
+      kept: {type: copy, retention: {bycount_sliding: 100}, publish: true}
+      numbered: {type: functional, schema: 'id*:int64,n:int64', functions: {n: eventCounter()}, publish: true}
+      short: {type: copy, retention: {bytime_sliding: 2 seconds}, publish: true}
+      large: {type: filter, condition: amount > 3, publish: true}
+      old: {type: filter, condition: amount > 2, publish: true}
+    edges: [orders -> kept, orders -> numbered, orders -> short, orders -> large, orders -> old]
+"""
+NEW = """\
+project: shop
+queries:
+  sales:
+    windows:
+      orders: {type: source, schema: 'id*:int64,amount:double,count:int64', opcodes: insert-only, index: empty}
+      kept: {type: copy, retention: {bycount_sliding: 100}, publish: true}
+      numbered: {type: functional, schema: 'id*:int64,n:int64', functions: {n: eventCounter()}, publish: true}
+      short: {type: copy, retention: {bytime_sliding: 2 seconds}, publish: true}
+      large: {type: filter, condition: amount > 1, publish: true}
+      recent: {type: copy, retention: {bycount_sliding: 10}, publish: true}
+      refunds: {type: source, schema: 'id*:int64,amount:double'}
+      refunded: {type: copy, publish: true}
+    edges: [orders -> kept, orders -> numbered, orders -> short, orders -> large, orders -> recent, refunds -> refunded]
+"""
+UNCHANGED = ("sales/kept", "sales/numbered")
+EVENTS, RATE = 60_000, 100
+"""More than any run of the test takes: the publisher is stopped at the end."""
+
+
+@cache
+def plan(text: str) -> Plan:
+    return compile_plan(load_text(text).resolved)
+
+
+@dataclass
+class Shop:
+    """Engines of whichever project its file has, and a publisher that goes on whatever happens to them."""
+
+    site: Site
+    readers: dict[str, OutputReader] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.bus = open_bus(self.site.bus_url)
+
+    def close(self) -> None:
+        self.site.stop()
+        self.bus.close()
+
+    def topic(self, stream: str) -> str:
+        return outbound_topic(self.site.prefix, "shop", *stream.split("/"))
+
+    def begin(self) -> SpawnedEngine:
+        file = self.site.folder / "orders.csv"
+        file.write_text("".join(f"i,n,{i},{i % 7},1\n" for i in range(EVENTS)))
+        window = ("--bus", self.site.bus_url, "--prefix", self.site.prefix, "--window", SOURCE)
+        return self.site.cluster.start_other("publisher", "publish", *window, "--rate", str(RATE), str(file))
+
+    def start(self, text: str) -> None:
+        self.site.project.write_text(text)
+        for name in ("one", "two"):
+            self.site.cluster.start_engine(name)
+        self.site.cluster.wait_ready(240)
+
+    def add(self, text: str, *names: str) -> None:
+        """Engines of this project, beside those that run."""
+        self.site.project.write_text(text)
+        for name in names:
+            self.site.cluster.start_engine(name)
+        self.site.cluster.wait_ready(240)
+
+    def active(self) -> str:
+        """Who has the role, once somebody has."""
+        wait_until(lambda: self.site.cluster.active() is not None, "an active engine", 60)
+        return self.site.cluster.leader().holder
+
+    def kill(self, *names: str) -> None:
+        for name in names:
+            self.site.cluster.engines.pop(name).kill()
+
+    def end(self, publisher: SpawnedEngine) -> None:
+        """Stops the publisher, and engines when all that it brought came out, and reads what came of it."""
+        publisher.ask_stop()
+        assert publisher.wait_stopped(60) == 0, publisher.log_tail()
+        came = self.reference(OLD)["sales/numbered"].num_rows
+        wait_until(lambda: self.poll()["sales/numbered"].rows >= came, f"{came} outputs of sales/numbered", 180, poll_s=0.1)
+        engines = self.site.cluster.engines.values()
+        for engine in engines:
+            engine.ask_stop()
+        for engine in engines:
+            engine.wait_stopped()
+        self.poll()
+
+    def upgrade(self, text: str, *options: str) -> str:
+        done = self.site.run("upgrade", str(self._changed(text)), *self.site.services, *options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def begin_upgrade(self, text: str, *options: str) -> SpawnedEngine:
+        """The same command as a process that may be killed; what it says is in its log at once."""
+        arguments = ("-u", "-m", "hotspare", "upgrade", str(self._changed(text)), *self.site.services, *options)
+        begun = self.site.cluster._spawn("upgrade", [sys.executable, *arguments], LOOPBACK)
+        self.site.cluster.others.append(begun)
+        return begun
+
+    def _changed(self, text: str) -> Path:
+        project = self.site.folder / "changed.yaml"
+        project.write_text(text)
+        return project
+
+    def poll(self) -> dict[str, OutputReader]:
+        topics = self.bus.topics()
+        schemas = {**plan(OLD).stream_schemas, **plan(NEW).stream_schemas}
+        for stream in (*UNCHANGED, "sales/short", "sales/large", "sales/old", "sales/recent"):
+            topic = self.topic(stream)
+            reader = self.readers.setdefault(stream, OutputReader(self.bus, topic, output_schema(schemas[stream])))
+            if topic in topics:
+                reader.poll()
+        return self.readers
+
+    def wait_for_more(self, stream: str, count: int) -> None:
+        far = self.poll()[stream].rows + count
+        wait_until(lambda: self.poll()[stream].rows >= far, f"{count} more outputs of {stream}", 180, poll_s=0.1)
+
+    def reference(self, text: str) -> dict[str, pa.Table]:
+        """The uninterrupted run of one project over all that was published, ticks included."""
+        project, topics = plan(text), (SourceTopic(inbound_topic(self.site.prefix, "shop", "sales", "orders")),)
+        run = ReferenceRun(self.bus, project, Head.of(project), topics)
+        run.poll()
+        return dict(run.tables())
+
+
+def verdicts(shop: Shop) -> Mapping[str, DeliveryVerdict]:
+    """What came of the streams that both projects have the same, against the uninterrupted run."""
+    expected = shop.reference(OLD)
+    return {stream: compare_stream(expected[stream], shop.readers[stream].table()) for stream in UNCHANGED}
+
+
+def check_unchanged(shop: Shop, least: int = 500) -> None:
+    for stream, verdict in verdicts(shop).items():
+        assert not shop.readers[stream].epochs_fall()
+        assert verdict.is_exact, (stream, verdict)
+        assert verdict.delivered >= least
+
+
+def check_changed(shop: Shop) -> None:
+    """Numbers without a gap, no input answered twice, each as one of the two projects would have."""
+    for stream in ("sales/large", "sales/short", "sales/recent"):
+        numbers = shop.readers[stream].table().column("hs:sequence").to_pylist()
+        assert numbers == list(range(1, len(numbers) + 1)), stream
+    table = shop.readers["sales/large"].table()
+    causes = list(zip(*(table.column(f"hs:{name}").to_pylist() for name in ("offset", "index")), strict=True))
+    assert causes == sorted(set(causes))
+    ids, count = set(table.column("id").to_pylist()), shop.readers["sales/numbered"].rows
+    assert {i for i in range(count) if i % 7 > 3} <= ids <= {i for i in range(count) if i % 7 > 1}
+    assert len(ids) > len([i for i in range(count) if i % 7 > 3]), "the new project took part"
