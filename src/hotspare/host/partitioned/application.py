@@ -374,7 +374,9 @@ class Application:
         self._underway.discard((number, job))
         if self._stop_by_ms is not None or self._tasks[number].job != job:
             return
-        task, failure = watch.ended(self._tasks[number], job, watch.JobEnd(end.reason, end.is_final), monotonic_ms())
+        task, failure = watch.ended(
+            self._tasks[number], job, watch.JobEnd(end.reason, end.is_final, end.is_left_out), monotonic_ms()
+        )
         self._tasks[number] = task
         self._hang_up(number)
         self._log.event(LogEvent.TASK_ENDED, end.reason, task=number)

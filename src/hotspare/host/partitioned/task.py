@@ -67,10 +67,11 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class TaskEnd:
-    """`reason` is "" where it was asked to stop. `is_final`: another start would end likewise."""
+    """`reason` is "" where it was asked to stop. `is_final`: another start would end likewise. `is_left_out`: `watch.JobEnd`."""
 
     reason: str = ""
     is_final: bool = False
+    is_left_out: bool = False
 
 
 def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
@@ -81,7 +82,7 @@ def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
     if refusal:
         return TaskEnd(refusal)
     configure_logging(spec.log_format, stream=link)  # type: ignore[arg-type]
-    log = Log().bind(engine=_name(spec, place))
+    log, host = Log().bind(engine=_name(spec, place)), None
     try:
         with contextlib.ExitStack() as stack:
             options = _options(spec, place, link.executor, stack)
@@ -94,10 +95,10 @@ def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
             reason = "" if status == EXIT_OK else host.end_reason or f"the engines ended with status {status}"
     except HotspareError as error:
         log.event(LogEvent.ENGINE_FAILED, str(error))
-        return TaskEnd(str(error), is_final=not error.retryable)
+        return TaskEnd(str(error), is_final=not error.retryable, is_left_out=host is not None and host.is_left_out)
     finally:
         link.close()
-    return TaskEnd(reason)
+    return TaskEnd(reason, is_left_out=host.is_left_out)
 
 
 def _name(spec: TaskSpec, place: TaskPlace) -> str:

@@ -113,10 +113,11 @@ Action = StartJob | AbandonJob | AwaitAttempt
 @dataclass(frozen=True, slots=True)
 class JobEnd:
     """How a job ended: `reason` as its task gave it, "" where it gave none, as one that was cancelled. `is_final`: another start
-    would end likewise."""
+    would end likewise. `is_left_out`: a group that ran goes on with another project, and so will all."""
 
     reason: str = ""
     is_final: bool = False
+    is_left_out: bool = False
 
 
 def is_silent(task: WatchedTask, now_ms: int, lease_ms: int) -> bool:
@@ -192,7 +193,7 @@ def ended(task: WatchedTask, job: int, end: JobEnd, now_ms: int) -> tuple[Watche
     """A job is over; also the reason for which the application ends, "" where it goes on."""
     if job != task.job or task.phase is TaskPhase.RESTING:
         return task, ""
-    if end.is_final and not task.has_run:
+    if end.is_left_out or (end.is_final and not task.has_run):
         return task, end.reason
     was_steady = task.phase is TaskPhase.RUNNING and now_ms - task.began_ms >= STEADY_MS
     failures = 1 if was_steady else task.failures + 1

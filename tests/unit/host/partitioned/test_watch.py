@@ -122,6 +122,13 @@ def test_what_another_start_cannot_help_ends_the_application_unless_it_has_run_b
     assert (after.phase, failure) == (TaskPhase.RESTING, "")
 
 
+def test_a_group_that_goes_on_with_another_project_ends_an_application_that_has_run() -> None:
+    task, _ = watch.heard(running(), 1, 0, 60, (3, 7), ())
+    assert task.has_run
+    left_out = JobEnd("HS-0602 group p.shop/3 was upgraded", is_left_out=True)
+    assert watch.ended(task, 1, left_out, 70) == (task, left_out.reason)
+
+
 def test_a_job_that_was_broken_off_is_started_again() -> None:
     after, failure = watch.ended(waiting(), 1, JobEnd("cancelled"), 70)
     assert (after.phase, after.due_ms, failure) == (TaskPhase.RESTING, 1_070, "")

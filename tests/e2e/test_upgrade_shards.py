@@ -1,0 +1,127 @@
+"""A project in three shards goes on with a changed one, back or for good, whether engine processes host the shards or
+applications of Spark do (SPEC Z6; DESIGN section 10).
+
+What each shard puts out of the streams that both projects have the same is what the `local` runner makes of its partitions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hotspare.bus.naming import group_name
+from hotspare.bus.sqlite import SqliteBus
+from hotspare.ha.rules.settings import GroupSettings
+from hotspare.testing.applications import Applications, application_of, kill_all
+from hotspare.testing.cluster import Cluster, command, wait_until
+from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, expected, lines, publish, published
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
+TIMEOUT_S = 240
+GROUPS = [group_name(PREFIX, PROJECT_NAME, shard) for shard in all_shards()]
+PROJECTS = {"before": PROJECT, "changed": PROJECT.replace("condition: x >= 2", "condition: x >= 1")}
+UNCHANGED = ("q/named", "q/kept")
+RUNNERS = {"processes": ("--runner", "local"), "applications": ("--runner", "partitioned", "--master", "local[2]")}
+
+
+@dataclass
+class ShopInShards:
+    """Who runs a project has its name: an engine process or an application, which hosts all shards."""
+
+    bus: SqliteBus
+    cluster: Cluster
+    rows: int = 0
+    notes: int = 0
+
+    def __post_init__(self) -> None:
+        self.hosts = Applications(self.cluster, GROUPS)
+
+    def start(self, name: str) -> None:
+        self.cluster.project = self.cluster.folder / f"{name}.yaml"
+        self.cluster.project.write_text(PROJECTS[name])
+        self.cluster.start_engine(name)
+
+    def upgrade(self, step: str) -> str:
+        project = self.cluster.folder / "upgrade.yaml"
+        project.write_text(PROJECTS["changed"])
+        said = command("upgrade", str(project), "--bus", self.cluster.bus_url, "--shards", str(SHARDS), step)
+        done = subprocess.run(said, capture_output=True, text=True, cwd=self.cluster.folder, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def go_on(self) -> None:
+        """More is published, and comes out; all that is started hosts all shards."""
+        self.rows += 300
+        self.notes += publish(self.bus, self.cluster.folder, "notes", lines("notes", self.rows))
+        publish(self.bus, self.cluster.folder, "people", lines("people", self.rows))
+        publish(self.bus, self.cluster.folder, "orders", lines("orders", self.rows))
+        wait_until(lambda: self._delivered() == self.notes, "all that was published comes out", TIMEOUT_S, 0.1)
+        self.hosts.wait_hosted(TIMEOUT_S)
+
+    def _delivered(self) -> int:
+        tables = [published(self.bus, shard) for shard in all_shards()]
+        return sum(table["q/kept"].num_rows for table in tables if "q/kept" in table)
+
+    def active(self) -> set[str]:
+        return {application_of(member) for member in self.hosts.active().values()}
+
+    def kill(self, name: str) -> None:
+        kill_all(self.cluster.engines.pop(name))
+
+    def ends(self, name: str) -> None:
+        left_out = self.cluster.engines.pop(name)
+        wait_until(lambda: not left_out.is_running, f"{name} ends by itself", TIMEOUT_S, 0.1)
+        assert "upgraded" in left_out.log.read_text(), left_out.log_tail()
+
+    def is_exact(self) -> None:
+        high = set()
+        for shard in all_shards():
+            found, wanted = published(self.bus, shard), expected(self.bus, shard, GroupSettings().skew_max_ms * 1000)
+            for stream in UNCHANGED:
+                assert found[stream].equals(wanted[stream].slice(0, found[stream].num_rows)), f"{shard}, {stream}"
+            assert found["q/kept"].num_rows == wanted["q/kept"].num_rows, shard
+            numbers = found["q/high"].column("hs:sequence").to_pylist()
+            assert numbers == list(range(1, len(numbers) + 1)), shard
+            high |= set(found["q/high"].column("x").to_pylist())
+        assert high == {1.0, 2.0, 3.0, 4.0}, "both projects took part"
+
+
+@pytest.mark.parametrize(("runner", "end"), [("processes", "--back"), ("applications", "--finish")])
+def test_all_shards_go_on_with_a_changed_project(tmp_path: Path, runner: str, end: str) -> None:
+    """SPEC Z6. Who has the roles is killed where the changed project leads: the one before is the last resort then."""
+    options = (*RUNNERS[runner], "--shards", str(SHARDS), "--snapshot-interval-ms", "500")
+    cluster = Cluster(tmp_path / "before.yaml", f"sqlite:///{tmp_path / 'bus.db'}", GROUPS[0], PREFIX, tmp_path, options)
+    try:
+        with contextlib.closing(SqliteBus(tmp_path / "bus.db")) as bus:
+            shop = ShopInShards(bus, cluster)
+            shop.start("before")
+            shop.go_on()
+            shop.upgrade("--beside")
+            shop.start("changed")
+            shop.go_on()
+            assert shop.active() == {"before"}
+            assert shop.upgrade("--lead").count("is active") == SHARDS
+            shop.go_on()
+            assert shop.active() == {"changed"}
+            shop.kill("changed")
+            shop.start("changed")
+            shop.go_on()
+            assert shop.active() == {"before"}
+            stays, ends = ("before", "changed") if end == "--back" else ("changed", "before")
+            if end == "--finish":
+                assert shop.upgrade("--lead").count("is active") == SHARDS
+            shop.upgrade(end)
+            shop.ends(ends)
+            shop.go_on()
+            assert shop.active() == {stays}
+            shop.is_exact()
+    except BaseException:
+        print(cluster.account())
+        raise
+    finally:
+        cluster.stop()
+    assert cluster.leftovers() == []
