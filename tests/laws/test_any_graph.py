@@ -34,7 +34,7 @@ pytestmark = pytest.mark.law
 SEEDS = st.integers(0, 1 << 40)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(seed=SEEDS)
 def test_any_graph(seed: int) -> None:
     """SPEC F2, F13, Z12. Cut at every row and anywhere, in parts of any size, with a restart after every message, in
@@ -49,7 +49,7 @@ def twin() -> Iterator[TwinEngine]:
         yield engine
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(seed=SEEDS)
 def test_an_engine_without_compiled_kernels_agrees_at_every_output(seed: int, twin: TwinEngine) -> None:
     assert twin.differs(*drawn(seed)) is None, f"python -m tests.laws.search --seed {seed} --runs 1"
