@@ -4,10 +4,14 @@ A keyed window is filled, then updated: first 90 % of the updates on 1 % of the 
 its own; the one with a budget runs in a memory cgroup, where the machine permits that. Both have to put out the same: the digest of
 the output stream is compared.
 
+Rows are numbers; with `--texts` a name of 40 bytes, the same at each update of a key, and a fragment of a thousand bytes, another
+one each time.
+
 `local`: messages of CSV, which the head decodes, and outputs as CSV, as the local runner and `hotspare replay` have them; `core`:
 decoded batches to outputs, the kernels alone. Making the input is not counted.
 
-    python -m benchmarks.residence [--state-mb 4096] [--limit-mb 1024] [--memory-mb 640] [--events 1000000] [--way local|core]
+    python -m benchmarks.residence [--texts] [--state-mb 4096] [--limit-mb 1024] [--memory-mb 640] [--events 1000000]
+                                   [--way local|core]
 """
 
 from __future__ import annotations
@@ -39,14 +43,13 @@ from hotspare.model.load import load_text
 from hotspare.residence.open import residence_for
 
 FIELDS = 40
-ROW_BYTES = 9 * (FIELDS + 1) + 8
-"""Of a row, without what its index takes."""
-PROJECT = f"""
+FRAGMENT_BYTES = 1_000
+PROJECT = """
 project: large
 queries:
   cq:
     windows:
-      incoming: {{type: source, index: empty, schema: "id*:int64,{",".join(f"f{i}:int64" for i in range(FIELDS))}"}}
+      incoming: {{type: source, index: empty, schema: "id*:int64,{fields}"}}
       kept: {{type: copy}}
     edges: [incoming -> kept]
 """
@@ -58,23 +61,65 @@ STREAM = "cq/kept"
 GROUPS = Path("/sys/fs/cgroup")
 
 
+class Numbers:
+    """Rows of whole numbers."""
+
+    fields = ",".join(f"f{i}:int64" for i in range(FIELDS))
+    row_bytes = 9 * (FIELDS + 1) + 8
+    """Without what the index takes."""
+
+    def __init__(self) -> None:
+        self._values = np.random.default_rng(7).integers(0, 1_000, 1 << 16)
+        self._texts = [f"P,N,{{}},{','.join(map(str, self._values[i : i + FIELDS].tolist()))}" for i in range(997)]
+
+    def columns(self, keys: Int64s, begin: int) -> list[pa.Array]:
+        """Of rows of which so many came before."""
+        return [pa.array(self._values[i : i + len(keys)]) for i in range(FIELDS)]
+
+    def lines(self, keys: Int64s, begin: int) -> list[str]:
+        return [self._texts[(begin + i) % 997].format(key) for i, key in enumerate(keys.tolist())]
+
+
+class Texts:
+    """Rows that are mostly texts."""
+
+    fields = "name:string,fragment:string,at:int64"
+    row_bytes = FRAGMENT_BYTES + 40 + 9 * 4 + 8
+
+    def __init__(self) -> None:
+        self._letters = np.random.default_rng(7).integers(97, 123, 1 << 16).astype(np.uint8).tobytes().decode()
+
+    def _rows(self, keys: Int64s, begin: int) -> tuple[list[str], list[str]]:
+        names = [f"customer {key * 2654435761 % 2**32:010d} of the street {key % 9973:04d}" for key in keys.tolist()]
+        places = range(begin, begin + len(keys))
+        fragments = [f"{{event:{at:012d};{self._letters[at * 31 % 60_000 :][: FRAGMENT_BYTES - 20]}}}" for at in places]
+        return names, fragments
+
+    def columns(self, keys: Int64s, begin: int) -> list[pa.Array]:
+        """Of rows of which so many came before."""
+        names, fragments = self._rows(keys, begin)
+        return [pa.array(names), pa.array(fragments), pa.array(np.arange(begin, begin + len(keys)))]
+
+    def lines(self, keys: Int64s, begin: int) -> list[str]:
+        rows = zip(keys.tolist(), *self._rows(keys, begin), strict=True)
+        return [f"P,N,{key},{name},{fragment},{begin + i}" for i, (key, name, fragment) in enumerate(rows)]
+
+
 class Feed:
     """Batches of upserts, made and taken one after the other; what it takes to take them is counted."""
 
-    def __init__(self, plan: Plan, pipeline: Pipeline, way: str) -> None:
-        self._plan, self._pipeline, self._way = plan, pipeline, way
+    def __init__(self, plan: Plan, pipeline: Pipeline, way: str, rows: Numbers | Texts) -> None:
+        self._plan, self._pipeline, self._way, self._rows = plan, pipeline, way, rows
         self._head = Head.of(plan)
         self.taken = 0
         """Events."""
-        self._values = np.random.default_rng(7).integers(0, 1_000, 1 << 16)
-        self._texts = [f"P,N,{{}},{','.join(map(str, self._values[i : i + FIELDS].tolist()))}" for i in range(997)]
 
     def take(self, keys: Int64s, way: str = "") -> float:
         """Seconds."""
         way, begin = way or self._way, self.taken
         self.taken += len(keys)
         if way == "core":
-            fields = [pa.array(keys), *[pa.array(self._values[i : i + len(keys)]) for i in range(FIELDS)]]
+            fields = [pa.array(keys), *self._rows.columns(keys, begin)]
             batch = events_of(self._plan, fields, np.full(len(keys), UPSERT, np.uint8), begin)
             before = time.perf_counter()
             self._pipeline.feed(batch)
@@ -87,7 +132,7 @@ class Feed:
         return time.perf_counter() - before
 
     def _messages(self, keys: Int64s, begin: int) -> pa.RecordBatch:
-        values = [self._texts[(begin + i) % 997].format(key).encode() for i, key in enumerate(keys.tolist())]
+        values = [line.encode() for line in self._rows.lines(keys, begin)]
         count = len(values)
         columns = {
             "topic": pa.array(np.zeros(count, np.int32)),
@@ -123,10 +168,11 @@ def updates(keys: int, events: int, hot_share: float) -> Iterator[Int64s]:
 def measured(options: argparse.Namespace) -> dict[str, object]:
     """In this process, which has a budget or none."""
     keep_freed_memory()
-    plan = compile_plan(load_text(PROJECT).resolved)
+    rows = Texts() if options.texts else Numbers()
+    plan = compile_plan(load_text(PROJECT.format(fields=rows.fields)).resolved)
     residence = residence_for(options.memory_mb << 20, options.folder)
     pipeline = Pipeline.fresh(plan) if residence is None else Pipeline.fresh(plan, residence=residence)
-    feed, keys = Feed(plan, pipeline, options.way), (options.state_mb << 20) // ROW_BYTES
+    feed, keys = Feed(plan, pipeline, options.way, rows), (options.state_mb << 20) // rows.row_bytes
     pass_over_what_is_there()
     found: dict[str, object] = {"keys": keys}
     found["fill"] = keys / sum(feed.take(each, "core") for each in filling(keys))
@@ -176,6 +222,7 @@ def run(options: argparse.Namespace, memory_mb: int, group: Path | None) -> dict
     """In a process of its own, in the cgroup."""
     command = [sys.executable, "-m", "benchmarks.residence", "--child", "--memory-mb", str(memory_mb), "--way", options.way]
     command += ["--state-mb", str(options.state_mb), "--events", str(options.events), "--folder", str(options.folder)]
+    command += ["--texts"] if options.texts else []
     enter = "" if group is None else f"echo $$ > {group}/cgroup.procs && "
     done = subprocess.run(["sh", "-c", f'{enter}exec "$@"', "sh", *command], stdout=subprocess.PIPE, check=False, text=True)
     if done.returncode:
@@ -191,6 +238,7 @@ def told(name: str, found: dict[str, object]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--texts", action="store_true", help="rows that are mostly texts, in place of numbers")
     parser.add_argument("--state-mb", type=int, default=4096)
     parser.add_argument("--limit-mb", type=int, default=1024, help="of the process with a budget")
     parser.add_argument("--memory-mb", type=int, default=640, help="its budget")

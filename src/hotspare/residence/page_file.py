@@ -120,6 +120,8 @@ class PagedSpace:
         self._is_filed = np.zeros(self._size // PAGE, np.bool_)
         self._is_mapped = np.zeros(self._size // PAGE, np.bool_)
         """Those in the file, and those that show its piece of what is true."""
+        self._is_emptied = np.zeros(self._size // PAGE, np.bool_)
+        """Those that show the file where there is nothing any more."""
         self._has_true = False
         self._used = np.zeros(self._size // PAGE, np.uint32)
         """By page of the file when it was wanted last; 0 while it is not in memory."""
@@ -166,19 +168,30 @@ class PagedSpace:
         first, last = begin * self._item // PAGE, end * self._item // PAGE
         if last <= first:
             return
-        if not self._is_mapped[first:last].any():
+        if not (self._is_mapped[first:last] | self._is_emptied[first:last]).any():
             self._memory.madvise(mmap.MADV_DONTNEED, first * PAGE, (last - first) * PAGE)
             return
         try:
             system.map_nothing(self._base + first * PAGE, (last - first) * PAGE)
         except OSError as error:
             raise _unmapped(error) from error
+        self._give_room_back(first, last)
+        self._is_emptied[first:last] = False
+
+    def _give_room_back(self, first: int, last: int) -> None:
         system.punch(self._file.number, first * PAGE, (last - first) * PAGE)
         self.fetched -= int(np.count_nonzero(self._used[first:last]))
         self._used[first:last] = 0
         self.away -= int(np.count_nonzero(self._is_mapped[first:last]))
         self._is_mapped[first:last] = False
         self._is_filed[first:last] = False
+
+    def empty(self, begin: int, end: int) -> None:
+        """Nobody needs what left of these entries, which are whole pages of the system's memory: their room in the file is given
+        back. They stay mapped, so that the system keeps few mappings, and are not to be written until they are given back."""
+        first, last = begin * self._item // PAGE, end * self._item // PAGE
+        self._is_emptied[first:last] |= self._is_mapped[first:last]
+        self._give_room_back(first, last)
 
     def want(self, begins: Int64s, entries: int) -> None:
         """So many entries from each of `begins` on are read soon: what left of them is fetched, all together."""
@@ -189,6 +202,22 @@ class PagedSpace:
     def want_all(self, begin: int, end: int) -> None:
         """As `want`, of all entries from `begin` to before `end`."""
         self._want(np.arange(begin * self._item // PAGE, (end * self._item - 1) // PAGE + 1))
+
+    def want_parts(self, begins: Int64s, ends: Int64s) -> None:
+        """As `want_all`, of several parts, none of which is empty."""
+        self._want(self._pages_of(begins, ends))
+
+    def read_parts_ahead(self, begins: Int64s, ends: Int64s) -> None:
+        """As `want_parts`, of what is read once; from any thread."""
+        pages = self._pages_of(begins, ends)
+        if len(pages := pages[self._is_filed[pages]]):
+            system.fetch(self._base, pages)
+
+    def _pages_of(self, begins: Int64s, ends: Int64s) -> Int64s:
+        """Pages of the system's memory in these parts, rising."""
+        first = begins * self._item // PAGE
+        counts = (ends * self._item - 1) // PAGE - first + 1
+        return np.unique(np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum())))
 
     def read_ahead(self, begin: int, end: int) -> None:
         """All entries from `begin` to before `end` are read soon, once; from any thread."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,49 @@ def test_wanted_pages_come_together_and_the_longest_unused_leave(tmp_path: Path)
     space.look(PAGES)
     assert space.fetched == len(in_memory(space))
     assert 50 in in_memory(space)
+
+
+def test_parts_are_wanted_together(tmp_path: Path) -> None:
+    """From where each begins to where it ends; a reader for a snapshot does not count."""
+    space = filled(tmp_path)
+    space.send(0, 32 * ENTRIES)
+    begins, ends = np.array([20 * ENTRIES - 1, 3 * ENTRIES, 40 * ENTRIES]), np.array([22 * ENTRIES, 4 * ENTRIES, 41 * ENTRIES])
+    space.read_parts_ahead(begins, ends)
+    assert space.fetched == 0
+    space.want_parts(begins, ends)
+    assert space.fetched == 4
+    assert space.array[[20 * ENTRIES - 1, 20 * ENTRIES, 21 * ENTRIES, 3 * ENTRIES]].tolist() == [
+        each * ENTRIES + more for each, more in ((20, -1), (20, 0), (21, 0), (3, 0))
+    ]
+    assert {3, 19, 20, 21} <= set(in_memory(space))
+
+
+def test_what_nobody_needs_gives_its_room_back_and_can_be_written_once_it_is_given_back(tmp_path: Path) -> None:
+    space = filled(tmp_path)
+    space.send(0, 32 * ENTRIES)
+    space.want_all(8 * ENTRIES, 24 * ENTRIES)
+    mappings, blocks = mappings_now(), blocks_of(space)
+    for page in range(8, 24, 2):
+        space.empty(page * ENTRIES, (page + 1) * ENTRIES)
+    assert (space.away, space.fetched) == (24, 8)
+    assert blocks_of(space) <= blocks - 6 * PAGE // 512  # what tells of holes takes some
+    assert mappings_now() <= mappings  # pages here and there do not take one each
+    assert space.array[9 * ENTRIES] == 9 * ENTRIES
+    space.give_back(8 * ENTRIES, 24 * ENTRIES)
+    assert (space.away, space.fetched) == (16, 0)
+    space.array[8 * ENTRIES : 24 * ENTRIES] = 7
+    assert space.array[7 * ENTRIES] == 7 * ENTRIES
+    assert space.array[24 * ENTRIES] == 24 * ENTRIES
+
+
+def mappings_now() -> int:
+    """Of this process, to files without a name."""
+    return sum("(deleted)" in line for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+def blocks_of(space: PagedSpace) -> int:
+    """Of its file on the disk."""
+    return os.fstat(space._file.number).st_blocks
 
 
 def test_what_is_true_is_in_memory_once(tmp_path: Path) -> None:

@@ -166,6 +166,17 @@ class PagesAway:
             for space, width in each if len(gone) else ():
                 space.want(gone * width, width)
 
+    def expect_scan(self, rows: k.Rows, since: int, count: int) -> None:
+        """The values of about so many slots from position `since` on are read soon, once."""
+        if not self._count:
+            return
+        pages = rows.pages[: int(rows.state[slots.HIGH])]
+        first, last = since // self._page_slots, (since + count) // self._page_slots
+        is_there = (pages[:, k.PAGE_NUMBER] >= first) & (pages[:, k.PAGE_NUMBER] <= last) & (pages[:, k.PAGE_LIVE] > 0)
+        ((space, width),) = self._spaces[_VALUES]
+        for begin, end in (runs(np.flatnonzero(is_there)) * self._page_slots * width).tolist():
+            space.read_ahead(begin, end)
+
     def read_ahead(self, page: int) -> None:
         """A snapshot reads the page next; from any thread."""
         begin, end = page * self._page_slots, (page + 1) * self._page_slots

@@ -34,7 +34,7 @@ def grown(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
 def longer(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
     """As `grown`; a large one takes memory only where it is written to. OSError where the system does not give so much address
     space."""
-    size = length * _entry_bytes(array)
+    size = length * entry_bytes(array)
     if size <= SMALL_BYTES:
         return grown(array, used, length)
     larger: npt.NDArray[Any] = Space(array.dtype, size // array.itemsize).array
@@ -48,12 +48,13 @@ def with_room(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[An
     if length <= len(array):
         return array
     length = max(length, 2 * len(array))
-    if length * _entry_bytes(array) <= SMALL_BYTES:
+    if length * entry_bytes(array) <= SMALL_BYTES:
         return grown(array, used, length)
-    return as_much(RESERVED_BYTES // _entry_bytes(array), length, lambda most: longer(array, used, most))
+    return as_much(RESERVED_BYTES // entry_bytes(array), length, lambda most: longer(array, used, most))
 
 
-def _entry_bytes(array: npt.NDArray[Any]) -> int:
+def entry_bytes(array: npt.NDArray[Any]) -> int:
+    """Of each entry of the first dimension."""
     return array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
 
 
@@ -65,6 +66,9 @@ class LeavingSpace(Protocol):
 
     def give_back(self, begin: int, end: int) -> None:
         """As `Space.give_back`; what left may be written again."""
+
+    def empty(self, begin: int, end: int) -> None:
+        """Nobody needs what left of these entries: its room is given back. They are not to be written until they are given back."""
 
     def send(self, begin: int, end: int) -> None:
         """Entries leave, whole pages of the system's memory: they are read as before, and not to be written until they are given
@@ -79,8 +83,14 @@ class LeavingSpace(Protocol):
     def want_all(self, begin: int, end: int) -> None:
         """All entries from `begin` to before `end` are read soon."""
 
+    def want_parts(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+        """As `want_all`, of several parts, none of which is empty."""
+
     def read_ahead(self, begin: int, end: int) -> None:
         """As `want_all`, from any thread: they are read once, for a snapshot."""
+
+    def read_parts_ahead(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
+        """As `want_parts`, from any thread."""
 
 
 class Tenant(Protocol):

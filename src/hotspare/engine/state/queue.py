@@ -237,6 +237,9 @@ class RowQueue:
         begin = max(since, self.first)
         end = min(begin + rows, self.last)
         for first, last in self._in_memory(begin, end):
+            for part in _slices(self._ring, first, max(0, min(last, self._sent) - first)):
+                for space, width in self._leaving()[:1]:
+                    space.read_ahead(part.start * width, part.stop * width)
             mark_ring(self._ring, columns, first, last, marks, mark)
         return end
 

@@ -464,6 +464,7 @@ class Relation:
     def mark(self, marks: UInt8s, mark: int, since: int, rows: int) -> int:
         columns = np.array(self.shape.codes, np.int64)
         if self._queue is None:
+            self._pages.expect_scan(since, rows)
             return int(mark_rows(self._rows, columns, since, rows, marks, mark))
         return self._queue.mark(columns, marks, mark, since, rows)
 

@@ -49,6 +49,21 @@ def index_bytes(index: k.Index) -> int:
     return (8 * k.SEGMENT + 24) * int(index.sizes[k.SEGMENTS])
 
 
+def likely_slots(index: k.Index, hashes: npt.NDArray[np.uint64]) -> Int64s:
+    """Of each hash what the first entry names that has its half; NONE where there is none. What is `stuck` is not looked at."""
+    half, bits = hashes & k.HALF, int(index.sizes[k.BITS])
+    base = index.directory[(half >> np.uint64(32 - bits)).astype(np.int64)] * k.SEGMENT
+    at = half.astype(np.int64) & (k.SEGMENT - 1)
+    found, left = np.full(len(hashes), k.NONE), np.arange(len(hashes))
+    while len(left):
+        entry = index.table[base[left] + at[left]]
+        is_it = (entry != k.EMPTY) & (entry >> np.uint64(32) == half[left])
+        found[left[is_it]] = (entry[is_it] & k.HALF).astype(np.int64) - 1
+        left = left[~is_it & (entry != k.EMPTY)]
+        at[left] = (at[left] + 1) & (k.SEGMENT - 1)
+    return found
+
+
 def slots_in(index: k.Index) -> Int64s:
     """All that an entry names, rising."""
     _, segments, stuck = index.sizes.tolist()

@@ -23,7 +23,7 @@ from hotspare.engine.rows.chunk import Bools, Int64s
 from hotspare.engine.state.absent import AbsentPages, FrozenAbsent
 from hotspare.engine.state.away import PagesAway
 from hotspare.engine.state.key_pages import AskedBy, Leaves
-from hotspare.engine.state.memory import RESERVED_BYTES, SMALL_BYTES, STAYS, Home, LeavingSpace, as_much, grown, longer
+from hotspare.engine.state.memory import RESERVED_BYTES, SMALL_BYTES, STAYS, Home, LeavingSpace, as_much, entry_bytes, grown, longer
 from hotspare.engine.state.row_index import empty_index, grown_index, index_bytes
 from hotspare.engine.state.row_layout import NO_PAGE, Layout, StoredRows
 from hotspare.engine.state.strings import FrozenStrings
@@ -62,10 +62,6 @@ def by_what_leaves(policy: relation_kernels.Policy) -> Leaves:
     if policy.kind == relation_kernels.KEEP:
         return Leaves.NEVER
     return Leaves.BY_TIME if _leaves_by_own_time(policy) else Leaves.IN_ORDER
-
-
-def _slot_bytes(array: npt.NDArray[Any]) -> int:
-    return array.itemsize * int(np.prod(array.shape[1:]))
 
 
 def asked_by(shape: Shape, policy: relation_kernels.Policy) -> AskedBy:
@@ -301,8 +297,7 @@ class RowPages:
         count = len(layout.numbers)
         self._grow(count + 2)
         rows, state, page_slots = self.rows, self.rows.state, self.page_slots
-        bits = np.zeros(-(-count * page_slots // 64) * 64, np.bool_)
-        bits[: count * page_slots] = layout.alive.reshape(-1)
+        bits = np.pad(layout.alive.reshape(-1), (0, -count * page_slots % 64))
         rows.alive[: len(bits) // 64] = np.packbits(bits, bitorder="little").view(np.uint64)
         pages = rows.pages[:count]
         pages[:, k.PAGE_NUMBER] = layout.numbers
@@ -420,7 +415,7 @@ class RowPages:
         """Room for so many pages, and for twice as many as there was; for all that can come once copying takes time."""
         rows = self.rows
         pages = max(pages_min, 2 * len(rows.pages))
-        slot_bytes = sum(map(_slot_bytes, (rows.lanes, rows.valid, rows.order)))
+        slot_bytes = sum(map(entry_bytes, (rows.lanes, rows.valid, rows.order)))
         if pages * self.page_slots * slot_bytes > min(SMALL_BYTES, self.home.small_bytes):
             pages = max(pages, RESERVED_BYTES // (slot_bytes * self.page_slots))
         self.rows = as_much(pages, pages_min, self._with_pages)
@@ -449,7 +444,7 @@ class RowPages:
             free=longer(rows.free, int(rows.state[slots.FREE]), pages),
         )
         staying = (links, heap) if spaces else (links, heap, lanes, valid, order, time)
-        self._page_stays = 50 + self.page_slots // 8 + self.page_slots * sum(_slot_bytes(each) for each in staying if len(each))
+        self._page_stays = 50 + self.page_slots // 8 + self.page_slots * sum(entry_bytes(each) for each in staying if len(each))
         if spaces:
             self._away = PagesAway(spaces, self.page_slots, pages)
             if self.absent is not None:
@@ -473,6 +468,11 @@ class RowPages:
             self._bring_each(self.absent.asked(lanes) if self.rows.state[slots.INDEXED] else [])
         if self._away is not None:
             self._away.expect(self.rows, lanes)
+
+    def expect_scan(self, since: int, count: int) -> None:
+        """As many slots from this position on are read soon, once."""
+        if self._away is not None:
+            self._away.expect_scan(self.rows, since, count)
 
     def expect_by(self, index: index_kernels.Index, lanes: Int64s, columns: Int64s) -> None:
         """Rows that an index over these finds by such columns come next."""

@@ -25,8 +25,8 @@ from hotspare.engine.kernels.index import SEGMENTS
 from hotspare.engine.kernels.interning import gather_bytes, hash_bytes
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.state import text_pages
-from hotspare.engine.state.memory import STAYS, Home, with_room
-from hotspare.engine.state.row_index import empty_index, grown_index, index_bytes, slots_in
+from hotspare.engine.state.memory import STAYS, Home, LeavingSpace, with_room
+from hotspare.engine.state.row_index import empty_index, grown_index, index_bytes, likely_slots, slots_in
 from hotspare.engine.state.text_pages import TextPages
 
 _CODE_BYTES = 25
@@ -65,10 +65,15 @@ class FrozenStrings:
     data: UInt8s
     places: Int64s
     hashes: npt.NDArray[np.uint64]
+    away: LeavingSpace | None = None
+    """Where `data` is, if parts of it may leave."""
 
     def subset(self, codes: Int64s) -> Dictionary:
         """The strings of `codes`, in that order."""
         places = self.places[codes]
+        if self.away is not None:
+            read = places[places[:, k.SIZE] > 0]
+            self.away.read_parts_ahead(read[:, k.BEGIN], read.sum(axis=1))
         data, offsets = np.empty(int(places[:, k.SIZE].sum()), np.uint8), np.empty(len(codes) + 1, np.int64)
         gather_bytes(self.data, places, data, offsets)
         return Dictionary(data, offsets)
@@ -112,14 +117,32 @@ class StringTable:
 
     def live_in(self, home: Home) -> None:
         """Where strings are to live; there are none yet."""
-        self._home = home
-        home.count(self)
+        self._home, self._pages = home, TextPages(home)
+        home.welcome(self)
 
     @property
     def stays_bytes(self) -> int:
-        """Of memory that cannot leave."""
+        """Of memory that cannot leave: of each code, and of what finds it."""
         codes = self.count * _CODE_BYTES + 8 * int(self._texts.state[k.FREE])
-        return codes + index_bytes(self._texts.by_text) + self._pages.bytes(self._texts)
+        return codes + index_bytes(self._texts.by_text) + self._pages.stays_bytes(self._texts)
+
+    @property
+    def leaves_bytes(self) -> int:
+        return self._pages.leaves_bytes(self._texts)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the memory of some strings left, because there is no more for them."""
+        return self._pages.away > 0
+
+    def tick(self, now: int) -> None:
+        self._pages.tick(self._texts, now)
+
+    def coldest(self) -> tuple[int, int] | None:
+        return self._pages.coldest(self._texts)
+
+    def send(self, size: int) -> int:
+        return self._pages.send(self._texts, size)
 
     @property
     def count(self) -> int:
@@ -178,11 +201,22 @@ class StringTable:
         """Codes of the byte strings `data[offsets[i]:offsets[i + 1]]`."""
         self.longest = max(self.longest, int(np.diff(offsets).max(initial=0)))
         count, at = len(offsets) - 1, 0
+        self._expect(data, offsets)
         self._reserve(count, int(offsets[-1]) - int(offsets[0]))
         codes = np.empty(count, np.int64)
         while (at := int(k.intern_bytes(data, offsets, at, self._texts, codes))) < count:
             self._texts = self._texts._replace(by_text=grown_index(self._texts.by_text))
         return codes
+
+    def _expect(self, data: UInt8s, offsets: npt.NDArray[np.int32]) -> None:
+        """Strings that are known are compared: those that left are fetched, all together."""
+        if self.has_left:
+            hashes = np.empty(len(offsets) - 1, np.uint64)
+            data, offsets = data.view(), offsets.view()
+            data.flags.writeable = offsets.flags.writeable = False  # kernels are compiled for one kind
+            hash_bytes(data, offsets, hashes)
+            codes = likely_slots(self._texts.by_text, hashes)
+            self._pages.want(self._texts, self._texts.places[codes[codes >= 0]])
 
     def intern_dictionary(self, dictionary: Dictionary) -> Int64s:
         """Codes of a dictionary's strings by their number; number 0 gets code 0."""
@@ -197,6 +231,7 @@ class StringTable:
     def arrow(self, codes: Int64s, valid: Bools, type_: pa.DataType) -> pa.Array:
         """The strings (type_ string) or blobs (type_ binary) of `codes`, null where not valid."""
         places = self._texts.places[codes]
+        self._pages.want(self._texts, places)
         size = int(places[:, k.SIZE].sum())
         if size >= 1 << 31:
             raise pa.ArrowInvalid(f"texts of {size} bytes are more than an Arrow array can hold")
@@ -207,7 +242,7 @@ class StringTable:
 
     def freeze(self) -> FrozenStrings:
         """What is known now, to be read while the table goes on."""
-        twin = FrozenStrings(self._texts.data, self._texts.places, self._texts.hashes)
+        twin = FrozenStrings(self._texts.data, self._texts.places, self._texts.hashes, self._pages.leaving)
         self._taken += 1
         self._snapshots = [*self._alive(), (self._taken, weakref.ref(twin))]
         return twin
@@ -217,7 +252,7 @@ class StringTable:
         took out of the index and has not given free yet are free there: their strings may be there again, with another code."""
         codes = slots_in(self._texts.by_text)
         whole = FrozenStrings(self._texts.data, self._texts.places, self._texts.hashes).subset(np.append(0, codes))
-        return _received, (self.count, codes, whole, self.longest)
+        return _received, (self._home, self.count, codes, whole, self.longest)
 
     def begin_round(self) -> None:
         """From now on codes that are asked for, and new ones, are held; so are those whose mark is set to `round`."""
@@ -264,6 +299,11 @@ class StringTable:
         """Move strings of codes from `first` on out of sparse pages, as many as so many looks allow; the next one to look at."""
         size = max(min(looks * text_collection.BYTES_A_LOOK, self.bytes), 1 << int(self._texts.state[k.PAGE_BITS]))
         self._texts = self._pages.with_room(self._texts, size)
+        if self.has_left:
+            places = self._texts.places[first : min(first + looks, self.count)]
+            page = np.minimum(places[:, k.BEGIN] >> int(self._texts.state[k.PAGE_BITS]), len(is_sparse) - 1)
+            places = places[is_sparse[page] == 1]
+            self._pages.want(self._texts, places[np.cumsum(places[:, k.SIZE]) <= size])
         moved = np.empty((looks // text_collection.MOVED_LOOKS + 2, 2), np.int64)
         self._texts.state[k.MOVED] = 0
         at = int(text_collection.copy_sparse(self._texts, is_sparse, first, self.count, looks, moved))
@@ -315,8 +355,9 @@ class StringTable:
             )
 
 
-def _received(count: int, codes: Int64s, strings: Dictionary, longest: int) -> StringTable:
+def _received(home: Home, count: int, codes: Int64s, strings: Dictionary, longest: int) -> StringTable:
     table = StringTable()
+    table.live_in(home)
     table._reserve(count, 0)
     table._texts.state[k.COUNT] = count
     table._push_free(codes)

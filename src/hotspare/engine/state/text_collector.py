@@ -12,9 +12,9 @@
 - **Move** brings pages of text that are less than half full together, and gives their memory back.
 
 A round begins when codes in use, or the bytes of their strings, are twice as many as at the end of the round before, and as
-`COLLECT_CODES_MIN` or `COLLECT_BYTES_MIN`. So strings that nothing holds are at most as many as those that something holds, or
-those bounds, and what comes in while a round goes on: each new string pays for looking at `LOOKS_A_STRING` codes. When a round is
-over, text takes at most twice the memory of the strings that there are.
+`COLLECT_CODES_MIN` or `COLLECT_BYTES_MIN`; where strings left memory a quarter more is enough. So strings that nothing holds are at
+most as many as those that something holds, or those bounds, and what comes in while a round goes on: each new string pays for
+looking at `LOOKS_A_STRING` codes. When a round is over, text takes at most twice the memory of the strings that there are.
 
 When it happens shows nowhere: codes are in no output, no digest and no snapshot.
 """
@@ -33,6 +33,8 @@ from hotspare.engine.state.strings import StringTable
 COLLECT_CODES_MIN = 65_536
 COLLECT_BYTES_MIN = 64 << 20
 """Below so many codes, and so many bytes, nothing is forgotten."""
+TIMES_WHERE_SHORT = 1.25
+"""A round begins where there are so many times as many as at the end of the one before, if there is no memory for all of them."""
 LOOKS_MIN = 1 << 16
 """So many codes are looked at after a step, about a millisecond's work; and more after a large one:"""
 LOOKS_A_ROW, LOOKS_A_STRING = 4, 16
@@ -81,9 +83,10 @@ class TextCollector:
         return self._phase is _Phase.REST
 
     def wants_round(self, strings: StringTable) -> bool:
-        """Whether forgetting is likely to halve the table."""
-        is_long = strings.live > max(COLLECT_CODES_MIN, 2 * self._live_codes)
-        return is_long or strings.bytes > max(COLLECT_BYTES_MIN, 2 * self._live_bytes)
+        """Whether forgetting is likely to halve the table, or to make a fifth of it free where memory is short."""
+        times = TIMES_WHERE_SHORT if strings.has_left else 2
+        is_long = strings.live > max(COLLECT_CODES_MIN, times * self._live_codes)
+        return is_long or strings.bytes > max(COLLECT_BYTES_MIN, times * self._live_bytes)
 
     def go_on(self, strings: StringTable, parts: Callable[[], Mapping[str, HoldsCodes]], rows: int) -> None:
         """After a step of so many rows: begin a round where that is worth it, and go on with the one that is under way. `parts`:
