@@ -1,12 +1,14 @@
 """From a restart to the first output, by the size of the state: a keyed window of values that do not compress, or with
 `--window aggregate` the groups of an aggregate, with `--window copy` also the window that it is a copy of, with `--window retained`
-the newest rows of a stream, with `--window keyed-retained` those of one that brings its own keys, with `--window joined` both sides
-of a join; in a folder or, with `--store redis`, in a Redis server that is started for it and keeps what it has in memory alone.
+the newest rows of a stream, with `--window keyed-retained` those of one that brings its own keys, with `--window by` the four
+newest of each group, with `--window joined` both sides of a join, with `--window values` what an aggregate keeps of the 32 rows of
+each group for medians and the like, with `--window pattern` open matches; in a folder or, with `--store redis`, in a Redis server
+that is started for it and keeps what it has in memory alone. Rows of a group are far from each other.
 
 Snapshots are written by one process and restored by another, which has everything loaded that it runs. Files of the snapshot are
 not in the page cache; the first event asks for a key that has not been touched since it came, or makes the oldest row leave; with
-`keyed-retained` two events do both. With `--memory-mb` the state has a budget. Goal (SPEC G7): the last number at most twice the
-first, and 200 ms. `--kept`: snapshots stay there, and are used again.
+`keyed-retained` and `by` two events do both. With `--memory-mb` the state has a budget. Goal (SPEC G7): the last number at most
+twice the first, and 200 ms. `--kept`: snapshots stay there, and are used again.
 
     python -m benchmarks.restore [--sizes-mb 10,1024,8192] [--memory-mb 0] [--window keyed]
         [--store folder] [--folder /tmp | --kept FOLDER]
@@ -79,13 +81,58 @@ queries:
     edges: [incoming -> again, incoming -> kept as left, again -> kept as right]
 """
 
+_GROUPED_ROWS = f"id*:int64,g:int64,{','.join(f'f{i}:int64' for i in range(FIELDS))}"
+BY = f"""
+project: by
+queries:
+  cq:
+    windows:
+      incoming: {{type: source, index: empty, schema: "{_GROUPED_ROWS}"}}
+      kept: {{type: copy, retention: {{bycount_sliding: 4, by: [g]}}}}
+    edges: [incoming -> kept]
+"""
+
+VALUES = """
+project: values
+queries:
+  cq:
+    windows:
+      incoming: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,g:int64,f0:int64,f1:int64,f2:int64"}
+      kept:
+        type: aggregate
+        schema: "g*:int64,middle:double,different:int64,before:int64"
+        outputs: {middle: median(f0), different: ESP_aCountDistinct(f1), before: "ESP_aLag(f2, 20)"}
+    edges: [incoming -> kept]
+"""
+
+PATTERN = f"""
+project: pattern
+queries:
+  cq:
+    windows:
+      incoming: {{type: source, index: empty, opcodes: insert-only, schema: "{_GROUPED_ROWS}"}}
+      kept:
+        type: pattern
+        index: empty
+        schema: "n*:int64,{",".join(f"f{i}:int64" for i in range(FIELDS))}"
+        patterns:
+          told:
+            events:
+              first: {{source: incoming, condition: "id < {1 << 40}"}}
+              second: {{source: incoming, condition: "id > {1 << 40}"}}
+            logic: "fby{{90000000 seconds}}(first, second)"
+            index: [g]
+            outputs: {{{", ".join(f"f{i}: first.f{i}" for i in range(FIELDS))}}}
+    edges: [incoming -> kept]
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """A project that is restored, for as many rows as stand in for ROWS. `row_bytes` of what it keeps for each key of its window
     `cq/kept`; `keys`: so many columns of a key, none where it is generated; `fields`: so many values of up to `most`. `asked`: keys
     of the first events after a restart, and `made`: so many outputs come of each; `apart`: keys of a second column, where it has
-    others, are that far from those of the first."""
+    others, are that far from those of the first; `each`: so many rows have the same one there, far from each other."""
 
     project: str
     row_bytes: int
@@ -96,12 +143,17 @@ class Subject:
     asked: tuple[int, ...] = (17,)
     made: int = 2
     apart: int = 0
+    each: int = 0
 
     def rows(self, size_mb: int) -> int:
         return (size_mb << 20) // self.row_bytes
 
     def plan(self, size_mb: int) -> Plan:
         return compile_plan(load_text(self.project.replace("ROWS", str(self.rows(size_mb)))).resolved)
+
+    def second(self, keys: Int64s, size_mb: int) -> Int64s:
+        """The second column of rows with these keys, where there is one."""
+        return keys % (self.rows(size_mb) // self.each) if self.each else keys ^ self.apart
 
 
 SUBJECTS = {
@@ -110,14 +162,17 @@ SUBJECTS = {
     "retained": Subject(RETAINED, ROW_BYTES, int(INSERT), 0, FIELDS, 2**63 - 1),
     "keyed-retained": Subject(KEYED_RETAINED, ROW_BYTES, UPSERT, 1, FIELDS, 2**63 - 1, (17, 1 << 40)),
     "joined": Subject(JOINED, 2 * (ROW_BYTES + 9), UPSERT, 2, FIELDS, 2**63 - 1, made=4, apart=1 << 12),
+    "by": Subject(BY, ROW_BYTES + 9, UPSERT, 2, FIELDS, 2**63 - 1, (17, 1 << 40), each=4),
+    "values": Subject(VALUES, 2 * (5 * 9 + 8) + 3 * 9 + 8, int(INSERT), 2, 3, 2**61, each=32),
+    "pattern": Subject(PATTERN, ROW_BYTES + 5 * 9 + 8, int(INSERT), 2, FIELDS, 2**61, ((1 << 40) + 17,), made=1, each=1),
     "aggregate": Subject(GROUPED, 9 * (3 + 5 * SUMS) + 8, int(INSERT), 2, SUMS, 2**61),
 }
 """`copy` is one of a window that has an index, too. A sum is its result, how many values it has, and three words."""
 
 
-def batch_of(plan: Plan, subject: Subject, keys: Int64s, begin: int) -> pa.RecordBatch:
+def batch_of(plan: Plan, subject: Subject, size_mb: int, keys: Int64s, begin: int) -> pa.RecordBatch:
     values = np.random.default_rng(begin).integers(-subject.most, subject.most, (subject.fields, len(keys)))
-    key = [pa.array(keys), pa.array(keys ^ subject.apart)][: subject.keys] or [pa.nulls(len(keys), pa.int64())]
+    key = [pa.array(keys), pa.array(subject.second(keys, size_mb))][: subject.keys] or [pa.nulls(len(keys), pa.int64())]
     fields = [*key, *[pa.array(row) for row in values]]
     return events_of(plan, fields, np.full(len(keys), subject.opcode, np.uint8), begin)
 
@@ -127,7 +182,7 @@ def write(url: str, subject: Subject, size_mb: int) -> None:
     plan, keys = subject.plan(size_mb), subject.rows(size_mb)
     pipeline = Pipeline.fresh(plan)
     for begin in range(0, keys, STEP_ROWS):
-        pipeline.feed(batch_of(plan, subject, np.arange(begin, min(keys, begin + STEP_ROWS)), begin))
+        pipeline.feed(batch_of(plan, subject, size_mb, np.arange(begin, min(keys, begin + STEP_ROWS)), begin))
     frozen, store = pipeline.freeze(), open_store(url)
     store.put("g", "s", "e", 1, frozen.header, frozen.contents())
     store.confirm("g", "s")
@@ -147,7 +202,7 @@ def restored(url: str, folder: Path, subject: Subject, size_mb: int, memory_mb: 
     """Milliseconds to the first output, and the most memory."""
     warm_up()
     plan = subject.plan(size_mb)
-    first = batch_of(plan, subject, np.array(subject.asked), 1 << 40)
+    first = batch_of(plan, subject, size_mb, np.array(subject.asked), 1 << 40)
     open_store(url).list("other")  # what a first call loads
     pass_over_what_is_there()  # as an engine does before it joins
     forget_cache(folder)

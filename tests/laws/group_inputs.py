@@ -84,3 +84,22 @@ def fill_groups() -> Iterator[Args]:
         for index in (given.by_condition, crowded_index()):
             links = np.zeros((len(given.lanes), k.LINKS_WIDTH), np.int64)
             yield copy.deepcopy(given._replace(by_condition=index, links=links)), relation_.pages.in_order(), np.int64(0)
+
+
+def admit_groups() -> Iterator[Args]:
+    """Rows that come to lists in which others stand: before these, between them, behind them, and too far from both ends; and where
+    an index has no room."""
+    random = np.random.default_rng(6)
+    for count, groups in ((1, 1), (60, 1), (90, 3)):
+        pages = Relation(_SHAPE, relation.Policy(relation.COUNT_OF_GROUP, 2, 1, 0, 0)).pages
+        lists = GroupLists(pages)._groups.lists
+        lanes = np.zeros((count, 3), np.int64)
+        lanes[:, 1] = np.arange(count) % groups
+        given = lists._replace(
+            links=np.zeros((count, k.LINKS_WIDTH), np.int64),
+            lanes=lanes,
+            valid=np.ones((count, 3), np.bool_),
+            order=random.permutation(count),
+        )
+        for index in (given.by_condition, crowded_index()):
+            yield copy.deepcopy(given._replace(by_condition=index)), np.arange(count), np.int64(0)

@@ -461,6 +461,7 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "multi_index.first_in_order": join_inputs.first_in_order,
     "groups.relate_groups": group_inputs.relate_groups,
     "groups.fill_groups": group_inputs.fill_groups,
+    "groups.admit_groups": group_inputs.admit_groups,
     "aggregate.aggregate": aggregate_inputs.aggregate,
     "aggregate.gather_groups": aggregate_inputs.gather_groups,
     "ordered.fill_trees": aggregate_inputs.fill_trees,

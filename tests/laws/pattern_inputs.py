@@ -68,7 +68,7 @@ def _work(operator: PatternOperator) -> Iterator[tuple[Page, OrderedEvents, Patt
         time = np.arange(10, 36) * SECOND // 3
         beats = np.column_stack((np.array([8, 25]), time[[8, 25]])) if not operator._by_event else np.empty((0, 2), np.int64)
         taking, _ = operator._columns.take(inputs, Timeline(time, np.empty(0, np.int64)), beats, strings)
-        pending.work = operator._begun(matches, cast(Counters, page.parts[KEPT]).values, pending.work)
+        pending.work = operator._begun(cast(Counters, page.parts[KEPT]).values, pending.work)
         matches.begin()
         yield page, taking, pending, strings
         matches.settle()

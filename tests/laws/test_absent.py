@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import cast
@@ -19,7 +19,7 @@ from hotspare.engine.operators import aggregate_groups
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.snapshot import KeyPageContent, RowPageContent
-from hotspare.engine.state import absent_relation, key_pages, relation, row_pages
+from hotspare.engine.state import absent_relation, key_pages, relation
 from hotspare.engine.state.absent import AbsentPages
 from hotspare.engine.state.relation import Relation
 from hotspare.engine.state.row_pages import RowPages
@@ -28,12 +28,23 @@ from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
 from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
-from hotspare.stores.open import open_store
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws import core_scripts as scripts_of
-from tests.laws.core_scripts import bytes_of, decoded, joined, scripts, snapshot_bytes
+from tests.laws.absent_kit import (
+    Asked,
+    Comes,
+    absent,
+    check_after_restore,
+    fed,
+    filled,
+    only_at_use,
+    opened,
+    small_pages,
+    unread,
+)
+from tests.laws.absent_kit import decoded as kit_decoded
+from tests.laws.core_scripts import decoded, joined, scripts, snapshot_bytes
 from tests.laws.test_crash_core import check_crash
-from tests.laws.test_cut import cut
 
 pytestmark = pytest.mark.law
 
@@ -101,55 +112,12 @@ def _text(i: int, opcode: str, key: int) -> str:
 @pytest.fixture(params=[1, 8, 64])
 def page_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Pages, of rows and of keys, are small."""
-    monkeypatch.setattr(row_pages, "PAGE_SLOTS", request.param)
-    monkeypatch.setattr(row_pages, "SPARE_SLOTS", 0)
-    monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
-    monkeypatch.setattr(key_pages, "PAGES_EACH", 3)
+    small_pages(monkeypatch, request.param)
     return int(request.param)
 
 
-class Asked(Mapping[str, bytes]):
-    """Pages as of a store that reads them when they are asked for, and which were."""
-
-    def __init__(self, pages: Mapping[str, bytes]) -> None:
-        self.pages = pages
-        self.names: list[str] = []
-
-    def known(self, page: str) -> object:
-        return None
-
-    def expect(self, pages: Sequence[str]) -> None:
-        assert set(pages) <= set(self.pages)
-
-    def __getitem__(self, name: str) -> bytes:
-        self.names.append(name)
-        return self.pages[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.pages
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.pages)
-
-    def __len__(self) -> int:
-        return len(self.pages)
-
-
-def absent(pipeline: Pipeline) -> int:
-    """How many pages are."""
-    parts = [part for page in pipeline._state.pages.values() for part in page.parts.values() if isinstance(part, Relation)]
-    return sum(part.pages.absent.left for part in parts if part.pages.absent is not None)
-
-
-def fed(pieces: list[pa.RecordBatch], pipeline: Pipeline) -> dict[str, pa.Table]:
-    return joined([pipeline.feed(piece) for piece in pieces])
-
-
-def unread(pieces: list[pa.RecordBatch], pipeline: Pipeline) -> list[pa.RecordBatch]:
-    """What a restored pipeline reads again: rows that waited in its merge."""
-    following = np.array([pipeline.next_offsets.get((topic, 0), 0) for topic in range(2)])
-    where = [(piece.column("topic").to_numpy(), piece.column("offset").to_numpy()) for piece in pieces]
-    return [piece.filter(pa.array(offset >= following[topic])) for piece, (topic, offset) in zip(pieces, where, strict=True)]
+def count_absent(pipeline: Pipeline) -> int:
+    return sum(absent(pipeline).values())
 
 
 @settings(max_examples=20)
@@ -158,10 +126,7 @@ def test_a_restart_after_every_message(case: Case, slots: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         restore = Pipeline.restore
         patch.setattr(Pipeline, "restore", lambda plan, header, pages: restore(plan, header, Asked(pages)))
-        patch.setattr(row_pages, "PAGE_SLOTS", slots)
-        patch.setattr(row_pages, "SPARE_SLOTS", 0)
-        patch.setattr(key_pages, "PAGES_MIN", 1)
-        patch.setattr(key_pages, "PAGES_EACH", 2)
+        small_pages(patch, slots, pages_min=1)
         check_crash(case)
 
 
@@ -169,26 +134,46 @@ def test_a_restart_after_every_message(case: Case, slots: int) -> None:
     ("place", "page_slots"), [(5, 8), (5, 64), (20, 1), (20, 8), (20, 64), (33, 8), (33, 64)], indirect=["page_slots"]
 )
 def test_what_comes_after_a_restore_is_the_same(place: int, page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outputs, and a snapshot that is taken while pages are absent, and one of the end; in few pieces and in many."""
-    pieces, whole = list(batches()), Pipeline.fresh(plan())
-    fed(pieces[:place], whole)
-    frozen, was = whole.freeze(), snapshot_bytes(whole)
-    monkeypatch.setattr(AbsentPages, "enter_some", lambda each: True)
-    for many in (False, True):
-        restored = Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages())))
-        count = absent(restored)
-        assert count > 3
-        rest = unread(pieces, restored)
-        rest = [part for piece in rest for part in cut(piece, list(range(0, 60, 7)))] if many else rest
-        assert snapshot_bytes(restored) == was
-        again = restored.freeze()
-        outputs = fed(rest, restored)
-        assert absent(restored) < count
-        assert bytes_of(again) == was
-        expected = Pipeline.restore(plan(), frozen.header, dict(frozen.pages()))
-        assert absent(expected) == 0
-        assert fed(unread(pieces, expected), expected) == outputs
-        assert snapshot_bytes(restored) == snapshot_bytes(expected)
+    went = check_after_restore(plan(), batches(), place, Comes.AT_USE, monkeypatch)
+    assert sum(went.before.values()) > 3
+    assert sum(went.after.values()) < sum(went.before.values())
+
+
+BESIDE = """
+project: beside
+queries:
+  q:
+    windows:
+      cars: {type: source, schema: "id*:int64,plane:string,tag:string,x:double,y:double"}
+      areas: {type: source, schema: "id*:int64,edge:string,r:double"}
+      wide: {type: transpose, mode: wide, tag: tag, tags: [a, b, c], values: [x, y], group_by: [plane], publish: true}
+      recent: {type: transpose, index: empty, mode: wide, tag: tag, tags: [a, b], values: [y], group_by: [plane],
+               clear_timeout: 2 seconds, publish: true}
+      fence: {type: geofence, geometry: {data: edge, radius_field: r, radius: 2}, position: {x: x, y: y},
+              outputs: {id: area, number: no}, publish: true}
+      seen: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,plane:string,tag:string,y:double"}
+    edges: [cars -> wide, seen -> recent, cars -> fence, areas -> fence]
+"""
+
+
+@pytest.mark.parametrize("comes", Comes)
+@pytest.mark.parametrize(("place", "page_slots"), [(12, 8), (25, 2)], indirect=["page_slots"])
+def test_what_stands_beside_rows(place: int, comes: Comes, page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of transposed rows, with a timeout and without, and how many areas a position meets: the same law."""
+    random, of, messages = np.random.default_rng(8), compile_plan(load_text(BESIDE).resolved), list[Message]()
+    for batch in range(14):
+        rows, seen = [], []
+        for i in range(60):
+            plane, tag, id_ = f"p{random.integers(80)}", "abcd"[random.integers(4)], random.integers(120)
+            opcode = "SD" if random.random() < 0.15 else "P"
+            rows.append(f"{opcode},N,{id_},{plane},{tag},{random.integers(30)},{random.integers(30)}")
+            seen.append(f"I,N,{60 * batch + i},{plane},{tag},{i}.5")
+        areas = [f"P,N,{random.integers(9)},{random.integers(30)} {random.integers(30)},6" for _ in range(4)]
+        time_us = 1_000_000 * batch + (3_000_000 if batch > 10 else 0)
+        messages += [Message(time_us, "areas", " | ".join(areas)), Message(time_us, "cars", " | ".join(rows))]
+        messages += [Message(time_us, "seen", " | ".join(seen)), Message(time_us + 1, "", "")]
+    went = check_after_restore(of, kit_decoded(of, messages), place, comes, monkeypatch)
+    assert {"wide groups", "recent groups", "fence results"} <= set(went.before)
 
 
 def test_groups_in_pages_that_are_cleared_are_read(monkeypatch: pytest.MonkeyPatch, page_slots: int) -> None:
@@ -196,7 +181,7 @@ def test_groups_in_pages_that_are_cleared_are_read(monkeypatch: pytest.MonkeyPat
     pieces, whole, brought = list(batches()), Pipeline.fresh(plan()), 0
     fed(pieces[:20], whole)
     frozen = whole.freeze()
-    monkeypatch.setattr(AbsentPages, "enter_some", lambda each: True)
+    only_at_use(monkeypatch)
     bring = absent_relation.bring_to_clear
 
     def counted(pages: RowPages) -> None:
@@ -218,13 +203,13 @@ def test_pages_come_by_and_by(page_slots: int) -> None:
     frozen = whole.freeze()
     pages = Asked(dict(frozen.pages()))
     restored = Pipeline.restore(plan(), frozen.header, pages)
-    assert absent(restored) > 3
-    left = absent(restored)
+    assert count_absent(restored) > 3
+    left = count_absent(restored)
     last = max(restored.next_offsets.values())
     for number in range(2 * len(pages)):
         restored.feed(a_tick(last + number))
-        assert absent(restored) <= left
-        left = absent(restored)
+        assert count_absent(restored) <= left
+        left = count_absent(restored)
         if not left:
             break
     assert left == 0
@@ -289,7 +274,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 @pytest.fixture(params=["folder", "database"])
 def any_stored(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """The same, also in a store that is read as one on a server is."""
-    store = open_store((tmp_path / "store").as_uri() if request.param == "folder" else f"sqlite:///{tmp_path}/store.db")
+    store = opened(request.param, tmp_path)
     yield _filled(store, monkeypatch)
     store.close()
 
@@ -297,19 +282,6 @@ def any_stored(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
 def _filled(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     pieces = (numbers(list(range(begin, begin + 10_000)), begin) for begin in range(0, ROWS, 10_000))
     return filled(store, large_plan(), pieces, monkeypatch)
-
-
-def filled(store: Store, of: Plan, pieces: Iterable[pa.RecordBatch], monkeypatch: pytest.MonkeyPatch) -> Store:
-    """With a snapshot of what comes of these batches, of which pages are read later."""
-    monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
-    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
-    pipeline = Pipeline.fresh(of)
-    for piece in pieces:
-        pipeline.feed(piece)
-    frozen = pipeline.freeze()
-    store.put("g", "s", "e", 1, frozen.header, frozen.contents())
-    store.confirm("g", "s")
-    return store
 
 
 def test_a_restore_reads_what_it_needs(any_stored: Store) -> None:
@@ -325,7 +297,7 @@ def test_a_restore_reads_what_it_needs(any_stored: Store) -> None:
     assert pages.names[2:] == ["q/kept#0/rows/keys0", "q/kept#0/rows/1"]
     for offset in range(50_001, 50_020):
         restored.feed(numbers([5_000], offset))
-    assert absent(restored) == 0
+    assert count_absent(restored) == 0
     assert len(set(pages.names)) == len(pages.names) == len(pages)
 
 
@@ -354,7 +326,7 @@ def test_pages_stay_while_they_may_be_asked_for(stored: Store, tmp_path: Path) -
     DirectoryStore(tmp_path / "store").keep("g", 1)
     made = restored.feed(numbers(list(range(0, ROWS, 50)), 50_000))["q/kept"]
     assert made.num_rows == 2 * ROWS // 50
-    assert absent(restored) == 0
+    assert count_absent(restored) == 0
     del restored, found
     DirectoryStore(tmp_path / "store").keep("g", 1)
     assert list((tmp_path / "store" / "g" / "pages").iterdir()) == list((tmp_path / "store" / "g" / "claims").iterdir()) == []
@@ -402,14 +374,13 @@ def test_the_law_bites() -> None:
     """A page that is not brought is missed."""
     pieces, plain = list(batches()), compile_plan(load_text(PLAIN).resolved)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pages, "PAGE_SLOTS", 8)
-        patch.setattr(key_pages, "PAGES_MIN", 2)
+        small_pages(patch, 8)
         whole = Pipeline.fresh(plain)
         fed(pieces[:20], whole)
         frozen = whole.freeze()
         restored, other = (Pipeline.restore(plain, frozen.header, Asked(dict(frozen.pages()))) for _ in range(2))
         expected = fed(unread(pieces, other), other)
-        patch.setattr(AbsentPages, "enter_some", lambda each: True)
+        only_at_use(patch)
         patch.setattr(AbsentPages, "asked", lambda each, lanes: [])
         found = fed(unread(pieces, restored), restored)
         assert all(found[name] != expected[name] for name in ("q/texts", "q/again", "q/kept"))
@@ -459,9 +430,8 @@ def test_scripts_leave_pages_absent() -> None:
     messages = [Message(1_000_000 * i, "loose", f"P,N,k{i},0,{i},s") for i in range(2, 12)] + [Message(90_000_000, "", "")]
     case = Case(scripts_of.plan(), tuple(messages), ())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pages, "PAGE_SLOTS", 2)
-        patch.setattr(key_pages, "PAGES_MIN", 1)
+        small_pages(patch, 2, pages_min=1)
         pipeline = Pipeline.fresh(case.plan)
         pipeline.feed(decoded(case))
         frozen = pipeline.freeze()
-        assert absent(Pipeline.restore(case.plan, frozen.header, Asked(dict(frozen.pages())))) > 0
+        assert count_absent(Pipeline.restore(case.plan, frozen.header, Asked(dict(frozen.pages())))) > 0

@@ -360,8 +360,8 @@ class _Decoded(KeptPages):
         return self._of_rows.known(self._of_rows.key_names[self._part, number])
 
     @property
-    def hashes(self) -> npt.NDArray[np.uint64]:
-        return self._strings.hashes
+    def strings(self) -> StringTable:
+        return self._strings
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hotspare.engine import machine_code
 from hotspare.engine.head.head import Head
-from hotspare.engine.kernels import absent, ahead, multi_index, unlinked
+from hotspare.engine.kernels import absent, ahead, groups, multi_index, unlinked
 from hotspare.engine.kernels.pages import slots_before_looking
 from hotspare.engine.operators.delivery import delivered
 from hotspare.engine.pipeline import Pipeline
@@ -92,6 +92,7 @@ def _ask_for_absent_pages() -> None:
     unlinked.link_waiting(rows, no_runs(1), np.int64(0), np.int64(0))
     side = Relation(Shape(1, (0,), (), (0,))).pages.rows
     multi_index.admit_all(empty_lists(side, multi_index.LINKS_WIDTH), number[:0], np.int64(0))
+    groups.admit_groups(empty_lists(side, groups.LINKS_WIDTH), number[:0], np.int64(0))
 
 
 def batch(plan: Plan, turn: int) -> pa.RecordBatch:

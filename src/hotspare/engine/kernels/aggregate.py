@@ -45,7 +45,7 @@ MADE, TAKEN, HALF, TIDIED, EVENT, STEP, ASKS = 0, 1, 2, 3, 4, 5, 6
 """Entries of `Outputs.counts`: outputs made; rows taken; 1 where the old half of an update block is done, whose group is another
 one's; 1 where gaps of pages were seen to for the present change; changes ever made by the window; how many changes of what is kept
 in order are done for the present one; whether pages may be absent (`engine.state.absent`): NEVER, or ASK before one is cleared,
-or ANSWERED, where it is there for the present change."""
+or ANSWERED, where it is there for what is done next."""
 COUNTS_WIDTH = 7
 NEVER, ASK, ANSWERED = 0, 1, 2
 STEPS_OF_SET = FEW_MAX + 2
@@ -148,12 +148,18 @@ def put_old(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, was: Whol
         put_values(out, at, rows.lanes, rows.valid, was)
 
 
+@kernel
+def is_to_ask(rows: Rows, counts: Int64s) -> bool:
+    """Whether the next change of what is kept in order may clear a page, of which nobody knows whether it is there."""
+    return bool(counts[ASKS] == ASK and slots_before_looking(rows.state) == 0 and too_many_gaps(rows.state))
+
+
 @called
 def change_trees(
     group: Group, program: GroupProgram, trees: Trees, events: GroupEvents, number: Whole, new: Whole, old: Whole, counts: Int64s
 ) -> Whole:
     """Let a set of a group in trees follow a change: what stood in the row of the group comes, the old value goes, and then the new
-    one comes. DONE, or NEEDS_TREE_ROOM: what is done is counted."""
+    one comes. DONE, or NEEDS_TREE_ROOM or NEEDS_PAGES: what is done is counted."""
     at, column, begin = program.few[number, FEW_AT], program.sets[number], number * STEPS_OF_SET
     moved = group.lanes[0, at] if at >= 0 else np.int64(0)
     counts[STEP] = max(counts[STEP], begin)
@@ -166,8 +172,11 @@ def change_trees(
             seek_value(trees, lane)
             if not is_prepared_for_value(trees):
                 return NEEDS_TREE_ROOM
+            if trees.rows.state[FILL] == 1 and is_to_ask(trees.rows, counts):
+                return NEEDS_PAGES
             tidy_values(trees)
             change_value(trees, sign)
+            counts[ASKS] = min(counts[ASKS], ASK)
         counts[STEP] += 1
     return DONE
 
@@ -194,8 +203,11 @@ def order_change(
         if row >= 0:
             if not is_prepared_for_row(ordered.arrivals, events, row):
                 return NEEDS_ROW_ROOM
+            if is_to_ask(ordered.arrivals.rows, counts):
+                return NEEDS_PAGES
             tidy_arrivals(ordered.arrivals)
             change_arrivals(ordered.arrivals, events, row, sign)
+            counts[ASKS] = min(counts[ASKS], ASK)
         counts[STEP] += 1
     return DONE
 

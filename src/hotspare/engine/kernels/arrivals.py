@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hotspare.engine.kernels import Whole, called, kernel
 from hotspare.engine.kernels.components import GroupEvents
 from hotspare.engine.kernels.index import NONE, drop, enter, entry_of, key_hash, slot_at
-from hotspare.engine.kernels.multi_index import AFTER, BEFORE, NEWEST, Lists, delist, enlist, first_in, stand_in
+from hotspare.engine.kernels.multi_index import AFTER, BEFORE, NEWEST, Lists, delist, enlist, first_to_walk, stand_in
 from hotspare.engine.kernels.pages import NEW_SLOT, OLD_SLOT, Rows, free_slot, is_ready, take_slot
 from hotspare.engine.kernels.shared import look_up, room_for, see_to_gaps
 from hotspare.engine.kernels.slots import ARRIVALS, LIVE, MOVED
@@ -76,7 +76,7 @@ def change_arrivals(arrivals: Arrivals, events: GroupEvents, row: Whole, sign: W
 @called
 def first_arrival(arrivals: Arrivals, lanes: Int64s, row: Whole, groups: Int64s) -> Whole:
     """The slot of the first row of the group that these columns name; NONE where it is empty."""
-    return first_in(arrivals.lists, lanes, row, groups)
+    return first_to_walk(arrivals.lists, lanes, row, groups)
 
 
 @kernel

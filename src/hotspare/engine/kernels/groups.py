@@ -21,7 +21,18 @@ from hotspare.engine.kernels.index import (
     key_hash,
     slot_at,
 )
-from hotspare.engine.kernels.multi_index import AFTER, BEFORE, NEWEST, Lists, delist, first_in, stand_in
+from hotspare.engine.kernels.multi_index import (
+    AFTER,
+    BEFORE,
+    NEWEST,
+    UNORDERED,
+    Lists,
+    admit,
+    delist,
+    first_in,
+    put_in_order,
+    stand_in,
+)
 from hotspare.engine.kernels.pages import NEW_SLOT, OLD_SLOT, Rows, tidy
 from hotspare.engine.kernels.relation import (
     DELETE,
@@ -78,6 +89,26 @@ def join_group(lists: Lists, slot: Whole) -> None:
     links[slot, BEFORE] = last
     links[first, NEWEST] = slot
     links[first, MEMBERS] += 1
+
+
+@kernel
+def admit_to_group(lists: Lists, slot: Whole) -> None:
+    """Put a row in the list of its group where it arrived, after a restore."""
+    links, first = lists.links, first_in(lists, lists.lanes, slot, lists.conditions)
+    members = np.int64(links[first, MEMBERS]) if first >= 0 else np.int64(0)
+    admit(lists, slot)
+    links[slot if first < 0 or links[first, BEFORE] == slot else first, MEMBERS] = members + 1
+
+
+@kernel
+def oldest_of_group(lists: Lists, first: Whole) -> Whole:
+    """The first row of a list, once that is in order of arrival."""
+    if lists.links[first, BEFORE] != UNORDERED:
+        return first
+    members = np.int64(lists.links[first, MEMBERS])
+    oldest = put_in_order(lists, first)
+    lists.links[oldest, MEMBERS] = members
+    return oldest
 
 
 @called
@@ -163,6 +194,7 @@ def relate_groups(rows: Rows, groups: RowGroups, out: OutputArrays, policy: Poli
         if came >= 0:
             first = first_in(lists, lists.lanes, came, lists.conditions)
             if lists.links[first, MEMBERS] > policy.limit:
+                first = oldest_of_group(lists, first)
                 leave_group(lists, first)
                 expel(rows, out, policy, first, chunk.rank[i])
         i += rows_of_event(chunk, i, rows.keys)
@@ -176,5 +208,15 @@ def fill_groups(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
     at = begin
     while at < len(slots) and room_for(lists.by_condition, key_hash(lists.lanes, slots[at], lists.conditions)):
         join_group(lists, slots[at])
+        at += 1
+    return at
+
+
+@kernel
+def admit_groups(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
+    """As `fill_groups`, of rows that came from the store after a restore: others may stand in their lists."""
+    at = begin
+    while at < len(slots) and room_for(lists.by_condition, key_hash(lists.lanes, slots[at], lists.conditions)):
+        admit_to_group(lists, slots[at])
         at += 1
     return at

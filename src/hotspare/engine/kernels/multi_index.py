@@ -193,12 +193,20 @@ def put_in_order(lists: Lists, first: Whole) -> Whole:
 
 
 @kernel
-def first_in_order(lists: Lists, lanes: Int64s, valid: Bools, row: Whole, columns: Int64s) -> Whole:
-    """As `first_of`, of a list that is walked then."""
-    first = first_of(lists, lanes, valid, row, columns)
+def first_to_walk(lists: Lists, lanes: Int64s, row: Whole, columns: Int64s) -> Whole:
+    """As `first_in`, of a list that is walked then."""
+    first = first_in(lists, lanes, row, columns)
     if first >= 0 and lists.links[first, BEFORE] == UNORDERED:
         return put_in_order(lists, first)
     return first
+
+
+@kernel
+def first_in_order(lists: Lists, lanes: Int64s, valid: Bools, row: Whole, columns: Int64s) -> Whole:
+    """As `first_of`, of a list that is walked then."""
+    if not has_all(valid, row, columns):
+        return NONE
+    return first_to_walk(lists, lanes, row, columns)
 
 
 @kernel

@@ -14,11 +14,13 @@ import numpy as np
 
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.index import NONE, has_room, key_hash
-from hotspare.engine.kernels.multi_index import AFTER, FOLLOWED, MOVES, Lists, delist, enlist, first_in, follow_moves
-from hotspare.engine.kernels.pages import Rows, free_slot, is_ready, take_slot, tidy
+from hotspare.engine.kernels.multi_index import AFTER, FOLLOWED, MOVES, Lists, delist, enlist, first_to_walk, follow_moves
+from hotspare.engine.kernels.pages import Rows, free_slot, is_ready, slots_before_looking, take_slot, tidy, too_many_gaps
 from hotspare.engine.kernels.pattern_logic import (
+    ABSENCE,
     ANSWERED,
     ANY_BEGINS,
+    ASK,
     ASKS,
     AT,
     BEAT,
@@ -42,7 +44,9 @@ from hotspare.engine.kernels.pattern_logic import (
     LAST,
     LISTS,
     MADE,
+    NEEDS_DUE,
     NEEDS_OUTPUT,
+    NEEDS_PAGE,
     NEEDS_ROOM,
     NEEDS_TRUTH,
     NEXT,
@@ -72,7 +76,19 @@ from hotspare.engine.kernels.pattern_logic import (
     load,
     take_event,
 )
-from hotspare.engine.kernels.slots import ARRIVALS, FREE, HIGH, LIVE, MOVED, UNSET, dequeue, enqueue, first_due
+from hotspare.engine.kernels.slots import (
+    ARRIVALS,
+    FREE,
+    HIGH,
+    LIVE,
+    MOVED,
+    UNLINKED,
+    UNSET,
+    dequeue,
+    enqueue,
+    first_due,
+    may_not_be_first,
+)
 from hotspare.engine.rows.chunk import Int64s
 
 
@@ -138,7 +154,7 @@ def look_up(lists: Lists, program: PatternProgram, events: PatternEvents, i: Who
         waits = work.classes[p, c]
         if waits & mask & EVENT_BITS != 0 or waits & STRICT != 0:
             work.lanes[0, WAITS_FOR] = waits
-            slot = first_in(lists, work.lanes, 0, lists.conditions)
+            slot = first_to_walk(lists, work.lanes, 0, lists.conditions)
             if slot >= 0:
                 work.cursors[found] = slot
                 found += 1
@@ -170,6 +186,9 @@ def begin_next(rows: Rows, lists: Lists, program: PatternProgram, events: Patter
         return DONE
     if not is_ready(rows):
         return NEEDS_ROOM
+    if counts[ABSENCE] == ASK and slots_before_looking(rows.state) == 0 and too_many_gaps(rows.state):
+        return NEEDS_PAGE
+    counts[ABSENCE] = min(counts[ABSENCE], ASK)
     tidy(rows, 0)
     lists.counts[FOLLOWED], lists.counts[MOVES] = 0, rows.state[MOVED]
     follow_moves(lists, np.int64(0))
@@ -262,7 +281,8 @@ def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: Patte
     """Take events and heartbeats in order of rank.
 
     DONE, or why not yet: to be called again when there is what it needs, or when the outputs are taken away. NEEDS_OUTPUT: the last
-    output is code's to make, of the match in `work`; who made it sets COMPLETE to 0.
+    output is code's to make, of the match in `work`; who made it sets COMPLETE to 0. NEEDS_PAGE: the page that is cleared next has
+    to be there; NEEDS_DUE: it has to be known which match is due next.
     """
     counts = work.counts
     state: Whole = GOES_ON
@@ -280,6 +300,9 @@ def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: Patte
         p: Whole = np.int64(counts[AT])
         if phase in (BEFORE, BEHIND):
             slot = first_due(rows.heap, rows.time, rows.order, rows.state)
+            if rows.state[UNLINKED] <= counts[NOW] and may_not_be_first(rows.time, rows.order, rows.state, slot):
+                state = NEEDS_DUE
+                continue
             if slot >= 0 and rows.time[slot] <= counts[NOW]:
                 due, p = np.int64(rows.time[slot]), np.int64(rows.lanes[slot, PATTERN])
             else:

@@ -44,16 +44,18 @@ EVENT_BITS = TAKEN - 1
 EVERY_WAIT = np.int64(-1)
 
 MADE, ROOM, EVENTS_TAKEN, BEAT, PHASE, EVENT, AT, RANK, NOW, START, LISTS, ANSWERED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
-FRESH, COMPLETE = 12, 13
+FRESH, COMPLETE, ABSENCE = 12, 13, 14
 """Entries of `counts`: outputs made, and how many may be; events and heartbeats taken; what is under way: with which event, for
 which pattern, at which rank and time; the arrival with which it began; how many lists are gone through; 1 where `truth` is
 known; what code keeps of a match that the event begins; of a match that is complete, and whose output is code's to make, the
-number of its pattern and 1."""
-COUNTS_WIDTH = 14
+number of its pattern and 1; whether pages of matches may be absent (`engine.state.absent`): ALL_THERE, or ASK before one is
+cleared, or ANSWERED_FOR, where it is there for the next event."""
+COUNTS_WIDTH = 15
+ALL_THERE, ASK, ANSWERED_FOR = np.int64(0), np.int64(1), np.int64(2)
 NEXT, BEFORE, OPEN, VISIT, BEGINS, BEHIND = (np.int64(phase) for phase in range(6))
 """Phases: nothing is under way; what is due before an event; a pattern, its open matches, and the match that the event begins; what
 is due then."""
-GOES_ON, DONE, NEEDS_ROOM, IS_FULL, NEEDS_TRUTH, NEEDS_OUTPUT = (np.int64(state) for state in range(6))
+GOES_ON, DONE, NEEDS_ROOM, IS_FULL, NEEDS_TRUTH, NEEDS_OUTPUT, NEEDS_PAGE, NEEDS_DUE = (np.int64(state) for state in range(8))
 CLOCK = 1
 """Entry of `kept`: the newest time of an event; the first one is the next key."""
 CLASSES_MAX = 32

@@ -79,7 +79,7 @@ class Groups:
         if len(self._kinds):
             page.parts[VALUES] = OrderedValues(self._keys, self._codes, self._kinds, self._asked)
         if len(self._columns):
-            page.parts[ARRIVALS] = MultiIndex(self._rows)
+            page.parts[ARRIVALS] = MultiIndex(self._rows, reading=WhenRead.AT_USE)
 
     def take(self, page: Page, events: Chunk, timeline: Timeline, strings: StringTable) -> Changed:
         """What resolved events make of the groups."""
@@ -89,6 +89,7 @@ class Groups:
         out.counts[k.EVENT] = changes[0]
         for relation in (narrow, wide):
             relation.pages.expect(events.lanes)
+        self._bring_ordered(page, events)
         lists = self._run(page, events, timeline, strings, out)
         changes[0] = out.counts[k.EVENT]
         if self._lists:
@@ -101,6 +102,15 @@ class Groups:
         made = slice(0, int(out.counts[k.MADE]))
         chunk = Chunk(out.rank[made], out.opcode[made], out.flags[made], out.lanes[made], out.valid[made], is_whole=True)
         return Changed(chunk, out.source[made], out.failed[made])
+
+    def _bring_ordered(self, page: Page, events: Chunk) -> None:
+        """Read what a restore left in the store of that which the groups of these events keep in order."""
+        groups, values, arrivals = events.lanes[:, : self._keys], page.parts.get(VALUES), page.parts.get(ARRIVALS)
+        if isinstance(values, OrderedValues) and values.is_read_later:
+            values.bring(groups)
+        if isinstance(arrivals, MultiIndex) and arrivals.is_read_later:
+            arrivals.rows.pages.expect(events.lanes[:, self._columns])
+            arrivals.bring(groups)
 
     def _room(self, count: int) -> k.Outputs:
         """For so many outputs."""
@@ -128,7 +138,8 @@ class Groups:
         counts = np.array([0, 0, len(self._lists)])
         while True:
             if out.counts[k.ASKS] != k.ANSWERED:
-                out.counts[k.ASKS] = k.ASK if narrow.absent is not None or wide.absent is not None else k.NEVER
+                kept_in = (narrow, wide, values.rows.pages, arrivals.rows.pages)
+                out.counts[k.ASKS] = k.ASK if any(pages.absent is not None for pages in kept_in) else k.NEVER
             rows = Arrivals(arrivals.rows.pages.rows, arrivals.lists, self._columns, self._of_row, self._of_group)
             kept = Ordered(values.trees(strings), rows, entries, ends, counts)
             state = int(k.aggregate(narrow.rows, wide.rows, change, kept, given, out))
@@ -141,6 +152,8 @@ class Groups:
             elif state == k.NEEDS_PAGES:
                 for pages in (narrow, wide):
                     bring_to_clear(pages)
+                values.bring_to_clear(strings)
+                arrivals.bring_to_clear()
                 out.counts[k.ASKS] = k.ANSWERED
             elif state == k.NEEDS_LIST_ROOM:
                 entries = np.concatenate([entries, np.empty_like(entries)])

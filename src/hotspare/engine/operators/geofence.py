@@ -42,10 +42,11 @@ from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s
 from hotspare.engine.rows.ordering import in_order
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.state import geometry_index as g
+from hotspare.engine.state.absent import WhenRead
 from hotspare.engine.state.lanes import CODED, coded_columns, to_arrow
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.pages import Counters, Page, Pending
-from hotspare.engine.state.relation import KEEP_ALL, Relation, Shape
+from hotspare.engine.state.relation import Relation, Shape
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import IndexType
@@ -121,7 +122,7 @@ class GeofenceOperator(Operator):
         if self._keeps and self._is_numbered:
             keys = self._position.schema.key_indexes
             coded = tuple(i for i, at in enumerate(keys) if at in coded_columns(self._position.schema))
-            page.parts[COUNTS] = Relation(Shape(len(keys) + 1, tuple(range(len(keys))), coded), KEEP_ALL)
+            page.parts[COUNTS] = Relation(Shape(len(keys) + 1, tuple(range(len(keys))), coded), reading=WhenRead.AT_USE)
         return page
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:

@@ -36,6 +36,7 @@ from hotspare.engine.rows.changelog import DISTINCT
 from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.engine.rows.elementwise import true_mask
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.engine.state.absent import WhenRead
 from hotspare.engine.state.lanes import to_arrow
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.pages import Columns, Counters, Page, Part
@@ -98,7 +99,9 @@ class PatternOperator(Operator):
     def open(self) -> Page:
         kept = Counters(2)
         kept.values[k.CLOCK] = UNSET
-        parts: dict[str, Part] = {MATCHES: MultiIndex(self._plan.shape, _POLICY), KEPT: kept, PENDING: PatternWork()}
+        reading = WhenRead.AT_USE if self._plan.program.keys.shape[1] else WhenRead.WHOLE
+        matches = MultiIndex(self._plan.shape, _POLICY, reading, (k.PATTERN, k.WAITS_FOR))
+        parts: dict[str, Part] = {MATCHES: matches, KEPT: kept, PENDING: PatternWork()}
         return Page(parts | self._calls.parts())
 
     def divide(self, page: Page, shard: int) -> None:
@@ -111,7 +114,8 @@ class PatternOperator(Operator):
         if pending.taking is None:
             beats = self._beats(timeline)
             pending.taking, pending.bad = self._columns.take(inputs, timeline, beats, strings)
-            pending.work = self._begun(matches, cast(Counters, page.parts[KEPT]).values, pending.work)
+            self._bring(matches, pending.taking.events)
+            pending.work = self._begun(cast(Counters, page.parts[KEPT]).values, pending.work)
         assert pending.work is not None
         room = sum(len(chunk) for chunk in inputs) + timeline.extra_rows_max
         out = k.Made(
@@ -132,14 +136,25 @@ class PatternOperator(Operator):
             return _NO_BEATS
         return np.column_stack((timeline.heartbeat_rank, timeline.time_us[timeline.heartbeat_rank]))
 
-    def _begun(self, matches: MultiIndex, kept: Int64s, before: k.MatchWork | None) -> k.MatchWork:
-        """Memory for the kernel. Who is waited for is looked up in the open matches the first time."""
+    def _bring(self, matches: MultiIndex, events: k.PatternEvents) -> None:
+        """Read what a restore left in the store of the open matches in the partitions of these events."""
+        if not matches.is_read_later:
+            return
+        for p, columns in enumerate(self._plan.program.keys):
+            rows, there = np.flatnonzero(events.masks[p]), np.flatnonzero(columns >= 0)
+            asked = np.zeros((len(rows), 1 + len(columns)), np.int64)
+            asked[:, 0] = p
+            asked[:, 1 + there] = events.values[rows[:, np.newaxis], columns[there]]
+            matches.bring(np.unique(asked, axis=0))
+
+    def _begun(self, kept: Int64s, before: k.MatchWork | None) -> k.MatchWork:
+        """Memory for the kernel."""
         if before is not None:
             before.counts[:] = 0
             return before._replace(kept=kept)
         program = self._plan.program
         patterns, width, nodes = len(program.patterns), self._plan.shape.width, len(program.nodes)
-        work = k.MatchWork(
+        return k.MatchWork(
             lanes=np.zeros((1, width), np.int64),
             valid=np.zeros((1, width), np.bool_),
             state=np.zeros(nodes, np.int64),
@@ -152,11 +167,6 @@ class PatternOperator(Operator):
             counts=np.zeros(k.COUNTS_WIDTH, np.int64),
             kept=kept,
         )
-        there = matches.rows.lanes[matches.rows.pages.alive_slots()][:, [k.PATTERN, k.WAITS_FOR]]
-        for p, waits in np.unique(there, axis=0).tolist():
-            work.classes[p, work.known[p]] = waits
-            work.known[p] += 1
-        return work
 
     def _run(self, page: Page, pending: PatternWork, out: k.Made, timeline: Timeline, strings: StringTable) -> bool:
         """Go on as far as there is room for outputs; whether that is all."""
@@ -166,11 +176,19 @@ class PatternOperator(Operator):
         work.counts[k.MADE], work.counts[k.ROOM] = 0, len(out.rank)
         matches.begin()
         while True:
+            _learn(matches, work)
+            if work.counts[k.ABSENCE] != k.ANSWERED_FOR:
+                work.counts[k.ABSENCE] = k.ASK if matches.is_read_later else k.ALL_THERE
             state = run_pattern(matches.rows.pages.rows, matches.lists, program, taking.events, out, work)
             if state == k.NEEDS_ROOM:
                 matches.make_more_room()
             elif state == k.NEEDS_TRUTH:
                 pending.work = work = self._answered(page, taking, work, pending, timeline, strings)
+            elif state == k.NEEDS_PAGE:
+                matches.bring_to_clear()
+                work.counts[k.ABSENCE] = k.ANSWERED_FOR
+            elif state == k.NEEDS_DUE:
+                matches.link_next()
             elif state == k.NEEDS_OUTPUT:
                 pending.bad += self._calls.put_out(page, out, work, timeline, strings)
             else:
@@ -236,3 +254,12 @@ class PatternOperator(Operator):
         reason, message = failed.causes[int(failed.cause[0])]
         refused = Refusals.of(np.array([row]), np.zeros(1, np.int64), [(str(reason), message)])
         return bad_events(refused, chunk, self.inputs[number].schema, strings)
+
+
+def _learn(matches: MultiIndex, work: k.MatchWork) -> None:
+    """Who is waited for by open matches that were restored."""
+    for p, waits in matches.taken_noted().tolist():
+        known = int(work.known[p])
+        if waits not in work.classes[p, :known]:
+            work.classes[p, known] = waits
+            work.known[p] += 1

@@ -242,7 +242,8 @@ class _Builder:
             by_event=self._by_event,
         )
         text_keys = range(k.KEYS + self._plain_keys, k.KEYS + self._plain_keys + self._coded_keys)
-        shape = Shape(width, (k.PATTERN,), (*text_keys, *range(coded_at, width)), tuple(range(k.KEYS + self._keys)))
+        codes, partition = (*text_keys, *range(coded_at, width)), range(k.KEYS, k.KEYS + self._keys)
+        shape = Shape(width, (k.PATTERN,), codes, (k.PATTERN, k.WAITS_FOR, *partition), asked=(k.PATTERN, *partition))
         found = tuple(
             Asked(a.pattern, a.bit, a.number, a.expression, tuple((n, place(at), t) for n, at, t in a.variables)) for a in asked
         )

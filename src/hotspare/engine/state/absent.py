@@ -23,7 +23,7 @@ from hotspare.engine.state.key_pages import AskedBy, Halves, Leaves, group_of
 from hotspare.engine.state.pages import Columns
 from hotspare.engine.state.row_index import empty_index, grown_index
 from hotspare.engine.state.row_layout import StoredRows, Times, stored_rows
-from hotspare.engine.state.strings import FrozenStrings
+from hotspare.engine.state.strings import FrozenStrings, StringTable
 from hotspare.errors import SnapshotDamaged
 
 
@@ -71,8 +71,8 @@ class KeptPages(Mapping[int, Columns]):
 
     @property
     @abstractmethod
-    def hashes(self) -> k.UInt64s:
-        """Of the strings of the table, by code."""
+    def strings(self) -> StringTable:
+        """In which strings get their codes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class AbsentPages:
         return self._asked(*self._asked_by.by_conditions(values))
 
     def _asked(self, values: Int64s, way: int) -> list[int]:
-        halves = np.unique(self._asked_by.ways[way].halves(values, self._reader.kept.hashes))
+        halves = np.unique(self._asked_by.ways[way].halves(values, self._reader.kept.strings.hashes))
         asked = np.zeros(len(self._numbers), np.uint8)
         k.look_up_pages(self._indexes[way], halves, self.is_absent, asked)
         filter_ = np.zeros(1 << k.FILTER_BITS >> 6, np.uint64)

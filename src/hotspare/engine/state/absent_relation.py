@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 
 from hotspare.engine.kernels import Whole
@@ -14,13 +17,15 @@ from hotspare.engine.state.key_pages import RememberedKeys, given_of
 from hotspare.engine.state.row_layout import Known, Layout
 from hotspare.engine.state.row_pages import RowPages
 
+Take: TypeAlias = Callable[[k.OutputArrays, k.InputArrays], Whole]
+"""`kernels.relation.relate` of some rows, or what does the same."""
 
-def relate_where_absent(pages: RowPages, out: k.OutputArrays, policy: k.Policy, given: k.InputArrays) -> Whole:
-    """As `kernels.relation.relate`, while pages are absent, or rows are not in the list: in pieces, before each of which the page
-    is brought that it may clear. Pages with the keys of the chunk were brought; where it is to be known who leaves next, some more
-    rows are linked."""
+
+def relate_where_absent(pages: RowPages, take: Take, out: k.OutputArrays, policy: k.Policy, given: k.InputArrays) -> Whole:
+    """As `take`, while pages are absent, or rows are not in the list: in pieces, before each of which the page is brought that it
+    may clear. Pages with the keys of the chunk were brought; where it is to be known who leaves next, some more rows are linked."""
     while True:
-        state = k.relate(pages.rows, out, policy, _piece(pages, policy, given, out.counts))
+        state = take(out, _piece(pages, policy, given, out.counts))
         if state in (k.NEEDS_INDEX, k.NEEDS_ROOM):
             return state
         leaving, is_full = out.counts[k.LEAVING] != k.LEAVE_NONE, out.counts[k.MADE] >= out.counts[k.ROOM]

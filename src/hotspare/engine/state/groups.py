@@ -1,6 +1,7 @@
 """Which rows of a relation are of one group, in order of arrival: where each group keeps its newest rows (`kernels.groups`).
 
-Lists are derived from rows, and in no snapshot; their index grows by splitting.
+Lists are derived from rows, and in no snapshot; their index grows by splitting. After a restore they have the rows that were read:
+those of the groups of a chunk come before it is taken.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import numpy as np
 
 from hotspare.engine.kernels import Whole
 from hotspare.engine.kernels import groups as k
-from hotspare.engine.kernels.relation import InputArrays, OutputArrays, Policy
+from hotspare.engine.kernels.relation import PARTIAL, InputArrays, OutputArrays, Policy
+from hotspare.engine.rows.chunk import Chunk
 from hotspare.engine.state.memory import as_much, longer
 from hotspare.engine.state.row_index import empty_lists, grown_index, index_bytes
 from hotspare.engine.state.row_pages import RowPages
@@ -28,7 +30,7 @@ class GroupLists:
     def relate(self, out: OutputArrays, policy: Policy, given: InputArrays) -> Whole:
         """As the kernel. Where it asks for room, it is to be made in the pages and here."""
         self._pages.note_moves()
-        self._follow_pages()
+        self.admit()
         return k.relate_groups(self._pages.rows, self._groups, out, policy, given)
 
     def make_room(self) -> None:
@@ -36,12 +38,31 @@ class GroupLists:
         lists = self._groups.lists
         self._groups = self._groups._replace(lists=lists._replace(by_condition=grown_index(lists.by_condition)))
 
-    def fill(self) -> None:
-        """Enter all rows."""
+    def bring(self, chunk: Chunk) -> None:
+        """Read what a restore left in the store of the groups to which these rows may come. Of a partial one that names some fields
+        of its group the others are those of the stored row, or of one before it: then all is read."""
+        if self._pages.absent is None:
+            return
+        named = chunk.valid[:, self._pages.rows.conditions]
+        is_whole = named.all(axis=1)
+        if (named.any(axis=1) & ~is_whole & (chunk.flags & PARTIAL > 0)).any():
+            self._pages.bring_all()
+        self._pages.bring_by(chunk.lanes[is_whole][:, self._pages.rows.conditions])
+
+    def admit(self) -> None:
+        """Let lists have rows that came from the store."""
         self._follow_pages()
-        order, at = self._pages.in_order(), 0
+        found, at = self._pages.taken_brought(), 0
+        while at < len(found) and (at := int(k.admit_groups(self._groups.lists, found, np.int64(at)))) < len(found):
+            self.make_room()
+
+    def fill(self) -> None:
+        """Enter all rows that were read."""
+        self._follow_pages()
+        order, at = self._pages.present(), 0
         while (at := int(k.fill_groups(self._groups.lists, order, np.int64(at)))) < len(order):
             self.make_room()
+        self._pages.tell_brought()
 
     @property
     def stays_bytes(self) -> int:

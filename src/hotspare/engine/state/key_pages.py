@@ -98,8 +98,8 @@ class KeyColumns:
 
 @dataclass(frozen=True, slots=True)
 class AskedBy:
-    """In which ways rows are asked for: by their key, by the fields of a condition, where there are some and they are not the key,
-    and by what they leave."""
+    """In which ways rows are asked for: by their key, unless none is told; by the fields of a condition, where there are some and
+    they are not the key; and by what they leave."""
 
     keys: tuple[int, ...]
     codes: tuple[int, ...]
@@ -108,8 +108,10 @@ class AskedBy:
 
     @property
     def ways(self) -> tuple[KeyColumns, ...]:
-        key = KeyColumns(self.keys, self.codes)
-        return (key, KeyColumns(self.conditions, self.codes)) if self._has_condition else (key,)
+        key, condition = KeyColumns(self.keys, self.codes), KeyColumns(self.conditions, self.codes)
+        if not self.keys:
+            return (condition,)
+        return (key, condition) if self._has_condition else (key,)
 
     @property
     def _has_condition(self) -> bool:
@@ -127,7 +129,7 @@ class AskedBy:
     def by_conditions(self, values: Int64s) -> tuple[Int64s, int]:
         """Values of the fields of the condition, as the way of that number has them."""
         if self._has_condition:
-            return values, 1
+            return values, len(self.ways) - 1
         return values[:, [self.conditions.index(key) for key in self.keys]], 0
 
     def halves(self, values: Int64s, hashes: k.UInt64s) -> k.UInt32s:
@@ -188,9 +190,12 @@ class KeysOfPages:
         least: dict[Leaves, Int64s] = {}
         if (by := self.asked_by.leaves) is not Leaves.NEVER:
             least[by] = np.array([leaves.min(initial=NEVER) for _, leaves in told], np.int64)
-        columns = dict(Halves.of(self.numbers, [halves[:, 0] for halves, _ in told], least).columns(0))
-        for way in range(1, len(self.asked_by.ways)):
-            columns |= Halves.of(self.numbers, [np.unique(halves[:, way]) for halves, _ in told], {}).columns(way)
+        columns: dict[str, Column] = {}
+        for way in range(len(self.asked_by.ways)):
+            each = [halves[:, way] for halves, _ in told]
+            if way or not self.asked_by.keys:
+                each = [np.unique(halves) for halves in each]
+            columns |= Halves.of(self.numbers, each, {} if way else least).columns(way)
         return columns
 
     def _told(self, at: int, hashes: k.UInt64s) -> tuple[k.UInt32s, Int64s]:

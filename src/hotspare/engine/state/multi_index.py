@@ -10,7 +10,7 @@ come are admitted where they arrived.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from hotspare.engine.kernels import relation, slots
 from hotspare.engine.kernels.relation import Policy
 from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.engine.state.absent import WhenRead
-from hotspare.engine.state.key_pages import KeysOfPages
+from hotspare.engine.state.absent_relation import bring_to_clear
 from hotspare.engine.state.memory import as_much, longer
 from hotspare.engine.state.over_rows import OverRows
 from hotspare.engine.state.relation import KEEP_ALL, Relation, Resolution, Shape
@@ -28,12 +28,17 @@ from hotspare.engine.state.row_index import empty_lists, grown_index, index_byte
 
 class MultiIndex(OverRows):
     """`apply` resolves a chunk, then a kernel that is given `lists` follows event by event, then `settle`. Until then it is not
-    frozen. Or a kernel changes rows and lists itself, between `begin` and `settle`. `shape.conditions`: the fields of the
-    condition. `reading`: AT_USE only where rows are walked that agree with values for which was asked by `bring`, and no others."""
+    frozen. Or a kernel changes rows and lists itself, between `begin` and `settle`; before it clears a page, `bring_to_clear`.
+    `shape.conditions`: the fields of the condition. `reading`: AT_USE only where rows are walked that agree with values for which
+    was asked by `bring`, and no others."""
 
-    def __init__(self, shape: Shape, policy: Policy = KEEP_ALL, reading: WhenRead = WhenRead.WHOLE) -> None:
+    def __init__(
+        self, shape: Shape, policy: Policy = KEEP_ALL, reading: WhenRead = WhenRead.WHOLE, noted: tuple[int, ...] = ()
+    ) -> None:
+        """`noted`: columns of which `taken_noted` tells what rows have that were loaded, or came later."""
         self.rows = Relation(shape, policy, reading=reading)
         self._lists = empty_lists(self.rows.pages.rows, k.LINKS_WIDTH)
+        self._noted_columns, self._noted = noted, np.empty((0, len(noted)), np.int64)
         self._follow_pages()
 
     @property
@@ -65,17 +70,25 @@ class MultiIndex(OverRows):
         self.rows.pages.bring_by(values)
         self._admit()
 
-    @property
-    def is_read_later(self) -> bool:
-        return self.rows.is_read_later
+    def bring_to_clear(self) -> None:
+        """Read the page that the next event may clear, if it is absent."""
+        bring_to_clear(self.rows.pages)
+        self._admit()
+
+    def link_next(self) -> None:
+        """It is to be known which row leaves next."""
+        self.rows.pages.link_next()
+        self._admit()
+
+    def taken_noted(self) -> Int64s:
+        """What came up since this was asked, each once."""
+        noted, self._noted = self._noted, self._noted[:0]
+        return noted
 
     def read_some(self, rows: int) -> bool:
         is_left = self.rows.read_some(rows)
         self._admit()
         return is_left
-
-    def key_pages(self) -> Sequence[KeysOfPages]:
-        return self.rows.key_pages()
 
     def begin(self) -> None:
         """A kernel changes rows and lists itself from now on."""
@@ -122,7 +135,7 @@ class MultiIndex(OverRows):
         self._lists.counts[:] = 0
 
     def __reduce__(self) -> tuple[Callable[..., MultiIndex], tuple[object, ...]]:
-        return _received, (self.rows,)
+        return _received, (self.rows, self._noted_columns)
 
     def _follow_pages(self, slots_needed: int = 0) -> None:
         """Name the memory in which rows stand now, with links for so many slots, or for those that were given."""
@@ -136,21 +149,28 @@ class MultiIndex(OverRows):
     def _admit(self) -> None:
         """Rows that came from the store, as they stood before the chunk that is worked on: its events are followed later."""
         found, at = self.rows.pages.taken_brought(), 0
+        self._note(found)
         while len(found) and (at := int(k.admit_all(self._lists, found, np.int64(at)))) < len(found):
             self.make_room()
+
+    def _note(self, slots: Int64s) -> None:
+        if self._noted_columns and len(slots):
+            found = self.rows.lanes[slots[:, np.newaxis], list(self._noted_columns)]
+            self._noted = np.unique(np.concatenate((self._noted, found)), axis=0)
 
     def _loaded(self) -> None:
         """Lists of all rows that were read."""
         self._lists = empty_lists(self.rows.pages.rows, k.LINKS_WIDTH)
         self._follow_pages()
         order, at = self.rows.pages.present(), 0
+        self._note(order)
         while (at := int(k.fill_lists(self._lists, order, np.int64(at)))) < len(order):
             self.make_room()
         self.rows.pages.tell_brought()
 
 
-def _received(rows: Relation) -> MultiIndex:
-    index = MultiIndex(rows.shape, rows.policy)
+def _received(rows: Relation, noted: tuple[int, ...]) -> MultiIndex:
+    index = MultiIndex(rows.shape, rows.policy, noted=noted)
     index.rows = rows
     index._loaded()
     index._count()

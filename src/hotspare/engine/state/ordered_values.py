@@ -2,20 +2,24 @@
 
 A row of a relation is a value of a set, with how often it is there; `kernels.ordered` has the trees over them, and
 `kernels.extremes` the heaps of sets that are only asked for extremes. They are derived, and in no snapshot. Freezing costs what
-freezing the rows costs.
+freezing the rows costs. After a restore trees have the rows that were read: whoever changes a set, or asks it, brings what it lacks
+before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from hotspare.engine.kernels import values as k
 from hotspare.engine.kernels.ordered import fill_trees
 from hotspare.engine.rows.chunk import Int64s
+from hotspare.engine.state.absent import KeptPages, WhenRead
+from hotspare.engine.state.absent_relation import bring_to_clear
 from hotspare.engine.state.memory import longer
 from hotspare.engine.state.over_rows import OverRows
+from hotspare.engine.state.pages import Columns
 from hotspare.engine.state.relation import Relation, Shape
 from hotspare.engine.state.row_index import empty_index, grown_index, index_bytes
 from hotspare.engine.state.strings import StringTable
@@ -29,7 +33,10 @@ class OrderedValues(OverRows):
     def __init__(self, keys: int, codes: tuple[int, ...], kinds: Int64s, asked: Int64s) -> None:
         self._keys, self._codes, self._kinds, self._asked = keys, codes, kinds, asked
         width = keys + k.OF_SET
-        self.rows = Relation(Shape(width, tuple(range(width - 1)), (*codes, width - k.CODE), tuple(range(keys + 1))))
+        shape = Shape(width, tuple(range(width - 1)), (*codes, width - k.CODE), tuple(range(keys + 1)), asked=tuple(range(keys)))
+        self.rows = Relation(shape, reading=WhenRead.AT_USE)
+        self._strings: StringTable | None = None
+        """Of a state that was restored: rows that come from the store have codes of it."""
         self._nodes = np.empty((0, k.NODES_WIDTH), np.int64)
         self._roots = empty_index()
         self._probe = np.zeros((1, width), np.int64)
@@ -39,11 +46,25 @@ class OrderedValues(OverRows):
     def stays_bytes(self) -> int:
         return index_bytes(self._roots) + 8 * k.NODES_WIDTH * self.rows.pages.slots_used
 
+    def bring(self, groups: Int64s) -> None:
+        """Sets of groups with these keys are changed, or asked, next: read what a restore left of them in the store."""
+        self.rows.pages.bring_by(groups)
+
     def begin(self, strings: StringTable) -> None:
         """Before a kernel changes anything: from now on rows that are moved are told."""
-        if not self._is_built:
-            self._build(strings)
+        self._enter(strings)
         self.rows.pages.note_moves()
+
+    def bring_to_clear(self, strings: StringTable) -> None:
+        """Read the page that the next change may clear, if it is absent."""
+        bring_to_clear(self.rows.pages)
+        self._enter(strings)
+
+    def read_some(self, rows: int) -> bool:
+        is_left = self.rows.read_some(rows)
+        if self._strings is not None:
+            self._enter(self._strings)
+        return is_left
 
     def trees(self, strings: StringTable) -> k.Trees:
         """For kernels, and again after each `make_room`."""
@@ -60,6 +81,10 @@ class OrderedValues(OverRows):
         """What a kernel made is taken."""
         self.rows.forget_outputs()
 
+    def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
+        self._strings = pages.strings if isinstance(pages, KeptPages) else None
+        super().load_pages(columns, pages)
+
     def _loaded(self) -> None:
         self._is_built = False
 
@@ -72,12 +97,20 @@ class OrderedValues(OverRows):
         if len(self._nodes) < length:
             self._nodes = longer(self._nodes, len(self._nodes), length)
 
-    def _build(self, strings: StringTable) -> None:
-        """Trees of rows that were loaded: to order texts, strings are needed, which a snapshot has elsewhere."""
+    def _enter(self, strings: StringTable) -> None:
+        """Let trees have all rows that are in memory."""
+        if self._is_built:
+            self._fill(self.rows.pages.taken_brought(), strings)
+            return
         self._roots, self._is_built = empty_index(), True
+        self._fill(self.rows.pages.present(), strings)
+        self.rows.pages.tell_brought()
+
+    def _fill(self, slots: Int64s, strings: StringTable) -> None:
+        """To order texts, strings are needed, which a snapshot has elsewhere."""
         self._follow_pages()
-        order, at = self.rows.pages.in_order(), 0
-        while (at := int(fill_trees(self.trees(strings), order, np.int64(at)))) < len(order):
+        at = 0
+        while at < len(slots) and (at := int(fill_trees(self.trees(strings), slots, np.int64(at)))) < len(slots):
             self._roots = grown_index(self._roots)
 
 

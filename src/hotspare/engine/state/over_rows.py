@@ -7,9 +7,10 @@ rows were loaded.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hotspare.engine.rows.chunk import UInt8s
+from hotspare.engine.state.key_pages import KeysOfPages
 from hotspare.engine.state.memory import Home
 from hotspare.engine.state.pages import Columns
 from hotspare.engine.state.relation import Relation
@@ -56,6 +57,13 @@ class OverRows(ABC):
     def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
         self.rows.load_pages(columns, pages)
         self._loaded()
+
+    def key_pages(self) -> Sequence[KeysOfPages]:
+        return self.rows.key_pages()
+
+    @property
+    def is_read_later(self) -> bool:
+        return self.rows.is_read_later
 
     @property
     def codes_per_row(self) -> int:

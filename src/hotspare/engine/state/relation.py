@@ -42,18 +42,18 @@ from hotspare.engine.state.memory import STAYS, Home
 from hotspare.engine.state.pages import Column, Columns, expect
 from hotspare.engine.state.queue import RowQueue, Taken
 from hotspare.engine.state.relation_work import Change as Change
-from hotspare.engine.state.relation_work import RelationWork, output_arrays, rank_to_go_on, resolution_of
+from hotspare.engine.state.relation_work import RelationWork, beats_of, output_arrays, rank_to_go_on, resolution_of
 from hotspare.engine.state.relation_work import Resolution as Resolution
 from hotspare.engine.state.relation_work import RowTime as RowTime
 from hotspare.engine.state.row_layout import Known, Layout, RowsInMemory, RowsOfPage, RowSource, StoredPages, StoredRows, Times
 from hotspare.engine.state.row_pages import RowPages
-from hotspare.engine.state.row_pages import Shape as Shape
+from hotspare.engine.state.row_shape import Shape as Shape
+from hotspare.engine.state.row_shape import asked_by
 from hotspare.engine.state.strings import FrozenStrings
 
 KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
 """The policy of a relation that forgets nothing."""
 _PERSISTED = (slots.NEWEST, slots.BOUNDARY)
-_NO_BEATS = np.empty((0, 2), np.int64)
 LATE_INDEX_ROWS_MAX = 1 << 14
 """A relation of more rows that may need an index has one: making it of so many takes some milliseconds."""
 
@@ -68,7 +68,7 @@ class Relation:
         self.shape = shape
         self.policy = policy
         is_queue = self._may_queue and policy.in_order
-        self._reading = WhenRead.WHOLE if is_queue or policy.kind in (k.COUNT_OF_GROUP, k.UNTIL) else reading
+        self._reading = WhenRead.WHOLE if is_queue else reading
         self._of_pages = policy
         """By which rows stand in pages: once there is an index from the first row on, nobody asks for a list of all."""
         self._home = home
@@ -173,7 +173,7 @@ class Relation:
             self._prepare_index()
         if self._queue is not None:
             self._queue.reserve(count)
-        return RelationWork(chunk, time_us, has_time, self._beats(timeline), np.zeros(k.COUNTS_WIDTH, np.int64))
+        return RelationWork(chunk, time_us, has_time, beats_of(self.policy, timeline), np.zeros(k.COUNTS_WIDTH, np.int64))
 
     def _is_late(self) -> bool:
         """Whether there are so many rows that making an index of them would take long, should it be needed."""
@@ -192,14 +192,6 @@ class Relation:
         forgets = self.policy.kind != k.KEEP and not waits
         return 2 * len(work.chunk) + (self.live + len(work.chunk) if forgets else 0) + 1
 
-    def _beats(self, timeline: Timeline) -> Int64s:
-        if self.policy.kind in (k.KEEP, k.COUNT_OF_GROUP) or not len(timeline.heartbeat_rank):
-            return _NO_BEATS
-        beats = np.empty((len(timeline.heartbeat_rank), 2), np.int64)
-        beats[:, 0] = timeline.heartbeat_rank
-        beats[:, 1] = timeline.time_us[timeline.heartbeat_rank]
-        return beats
-
     def _resolve(self, work: RelationWork, rows_max: int) -> tuple[Resolution, int | None]:
         """Go on with work that rows in a queue cannot do; `until` as in `Change`."""
         chunk = work.chunk
@@ -208,6 +200,8 @@ class Relation:
         out = self._room(rows_max, len(chunk), work.counts)
         state: Whole = k.DONE
         self._pages.expect(chunk.lanes)
+        if self._groups is not None:
+            self._groups.bring(chunk)
         if len(chunk) or len(work.beats):
             while (state := self._relate(out, given)) in (k.NEEDS_INDEX, k.NEEDS_ROOM):
                 if state == k.NEEDS_INDEX:
@@ -217,10 +211,13 @@ class Relation:
         return resolution_of(out), None if state == k.DONE else rank_to_go_on(given, out.counts)
 
     def _relate(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
-        if self._groups is not None:
-            return self._groups.relate(out, self.policy, given)
         if self._pages.absent is not None or self._pages.unlinked is not None:
-            return relate_where_absent(self._pages, out, self._of_pages, given)
+            return relate_where_absent(self._pages, self._take, out, self._of_pages, given)
+        return self._take(out, given)
+
+    def _take(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
+        if self._groups is not None:
+            return self._groups.relate(out, self._of_pages, given)
         return k.relate(self._rows, out, self._of_pages, given)
 
     def _make_room(self) -> None:
@@ -283,20 +280,23 @@ class Relation:
         if self._reading is WhenRead.WHOLE:
             return []
         layout = self._layout()
-        where, asked_by = self._where(layout), row_pages.asked_by(self.shape, self.policy)
+        where, ways = self._where(layout), asked_by(self.shape, self.policy)
 
         def read(at: int, hashes: UInt64s) -> tuple[Int64s, Int64s, UInt64s]:
             found, leaves, strings = self._columns_of(where[at], layout.alive[at])
             return found, leaves, hashes if strings is None else strings.hashes
 
-        return key_pages(layout, self._snapshot, asked_by, self._keys_known, read)
+        return key_pages(layout, self._snapshot, ways, self._keys_known, read)
 
     @property
     def is_read_later(self) -> bool:
         return self._pages.absent is not None or (self._queue is not None and self._queue.absent is not None)
 
     def read_some(self, rows: int) -> bool:
-        return self._pages.bring_some(rows) if self._queue is None else self._queue.bring_some(rows)
+        is_left = self._pages.bring_some(rows) if self._queue is None else self._queue.bring_some(rows)
+        if self._groups is not None:
+            self._groups.admit()
+        return is_left
 
     def _bring_all(self) -> None:
         if self._queue is not None:
@@ -315,11 +315,11 @@ class Relation:
 
     def _columns_of(self, page: int, alive: Bools) -> tuple[Int64s, Int64s, FrozenStrings | None]:
         """As `_page_columns`, of those alone by which rows are asked for; and by what they leave, as `key_pages.Read`."""
-        asked_by = row_pages.asked_by(self.shape, self.policy)
+        ways = asked_by(self.shape, self.policy)
         if self._queue is None:
-            return self._pages.columns_of(page, alive, asked_by)
+            return self._pages.columns_of(page, alive, ways)
         rows, strings = self._queue.rows_of(page, alive)
-        return *asked_by.of(rows), strings
+        return *ways.of(rows), strings
 
     def _page_columns(self, page: int, alive: Bools) -> tuple[Columns, FrozenStrings | None]:
         """Rows of a page: its place in memory, or its number where they stand in a queue; and their strings, as `RowsOfPage`."""
@@ -443,8 +443,8 @@ class Relation:
         reader = self._reader_of(source) if self._reading is WhenRead.AT_USE else None
         if reader is None:
             return None
-        layout, asked_by = source.layout, row_pages.asked_by(self.shape, self.policy)
-        return AbsentPages.of(reader, layout.numbers, layout.counts, asked_by)
+        layout, ways = source.layout, asked_by(self.shape, self.policy)
+        return AbsentPages.of(reader, layout.numbers, layout.counts, ways)
 
     def _reader_of(self, source: RowSource) -> PageReader | None:
         """Of pages that can be read later."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hotspare.engine.kernels import relation as k
-from hotspare.engine.rows.chunk import Bools, Chunk, Int64s
+from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.state.queue import next_rank
 
 
@@ -63,6 +63,15 @@ class RelationWork:
     """None: every row has one."""
     beats: Int64s
     counts: Int64s
+
+
+def beats_of(policy: k.Policy, timeline: Timeline) -> Int64s:
+    """Rank and time of heartbeats at which such a policy may end rows."""
+    beats = np.empty((len(timeline.heartbeat_rank) if policy.kind not in (k.KEEP, k.COUNT_OF_GROUP) else 0, 2), np.int64)
+    if len(beats):
+        beats[:, 0] = timeline.heartbeat_rank
+        beats[:, 1] = timeline.time_us[timeline.heartbeat_rank]
+    return beats
 
 
 def output_arrays(outputs: int, count: int) -> k.OutputArrays:

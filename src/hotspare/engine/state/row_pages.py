@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,11 @@ from hotspare.engine.kernels import slots
 from hotspare.engine.rows.chunk import Bools, Int64s
 from hotspare.engine.state.absent import AbsentPages, FrozenAbsent
 from hotspare.engine.state.away import PagesAway
-from hotspare.engine.state.key_pages import AskedBy, Leaves
+from hotspare.engine.state.key_pages import AskedBy
 from hotspare.engine.state.memory import RESERVED_BYTES, SMALL_BYTES, STAYS, Home, LeavingSpace, as_much, entry_bytes, grown, longer
 from hotspare.engine.state.row_index import empty_index, grown_index, index_bytes
 from hotspare.engine.state.row_layout import NO_PAGE, Layout, StoredRows
+from hotspare.engine.state.row_shape import Shape, leaves_by_own_time
 from hotspare.engine.state.strings import FrozenStrings
 from hotspare.engine.state.unlinked import LINKED_EACH, UnlinkedRows
 
@@ -36,37 +36,6 @@ _AHEAD = 4
 _NO_SLOTS: Int64s = np.empty(0, np.int64)
 SPARE_SLOTS = 1 << 18
 """So many gaps a small relation may have: pages of one that is often changed empty by themselves, which costs nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """`width` lanes, of which `keys` identify a row and `codes` hold codes of the string table. `conditions`: by which rows are
-    found, several together; a row in which they change is the last to have arrived. `added`: what stands in the last columns of
-    rows that were stored before there were these."""
-
-    width: int
-    keys: tuple[int, ...]
-    codes: tuple[int, ...]
-    conditions: tuple[int, ...] = ()
-    added: tuple[int, ...] = ()
-
-
-def _leaves_by_own_time(policy: relation_kernels.Policy) -> bool:
-    """Whether rows stand in list or heap. A list of all is for rows that leave together, and for those that leave as they came."""
-    sliding = policy.kind in (relation_kernels.TIME_SLIDING, relation_kernels.TIME_LOOKBACK)
-    return policy.kind == relation_kernels.UNTIL or (policy.by_event == 1 and sliding)
-
-
-def by_what_leaves(policy: relation_kernels.Policy) -> Leaves:
-    """By what rows leave that retention ends."""
-    if policy.kind == relation_kernels.KEEP:
-        return Leaves.NEVER
-    return Leaves.BY_TIME if _leaves_by_own_time(policy) else Leaves.IN_ORDER
-
-
-def asked_by(shape: Shape, policy: relation_kernels.Policy) -> AskedBy:
-    """How rows of such a relation are asked for."""
-    return AskedBy(shape.keys, shape.codes, shape.conditions, by_what_leaves(policy))
 
 
 class RowPages:
@@ -99,7 +68,7 @@ class RowPages:
         state[slots.UNLINKED] = slots.NEVER
         state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
         state[slots.PAGE_SLOTS], state[slots.SPARE] = page_slots, SPARE_SLOTS
-        state[slots.EITHER] = _leaves_by_own_time(policy)
+        state[slots.EITHER] = leaves_by_own_time(policy)
         self._by_time, self._by_event = policy.kind >= relation_kernels.TIME_SLIDING, policy.by_event == 1
         is_linked = relation_kernels.is_linked
         self._is_linked = getattr(is_linked, "py_func", is_linked)(policy)  # also where numba is switched off

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.engine.state.absent import WhenRead
 from hotspare.engine.state.lanes import CODED
 from hotspare.engine.state.relation import KEEP_ALL, Relation, Shape
 from hotspare.engine.state.strings import StringTable
@@ -48,7 +49,7 @@ class TagGroups:
 
     def relation(self) -> Relation:
         """Without a group."""
-        return Relation(self._shape, self._policy)
+        return Relation(self._shape, self._policy, reading=WhenRead.AT_USE)
 
     def observe(
         self, groups: Relation, given: Chunk, timeline: Timeline, tags: Int64s, strings: StringTable

@@ -41,7 +41,11 @@ class UnlinkedRows:
         return rows._replace(waiting=self._waiting)
 
     def wait(self, rows: Rows, page: int, where: Int64s) -> None:
-        """Rows of a page came, those at these slots."""
+        """Rows of a page came, those at these slots. Of list or heap, those without a deadline stand in neither."""
+        if rows.state[slots.EITHER]:
+            stays = rows.time[where] >= slots.NEVER
+            rows.links[where[stays], slots.PREV] = slots.IN_NEITHER
+            where = where[~stays]
         order = rows.order[where]
         first = np.lexsort((order, rows.time[where])) if rows.state[slots.EITHER] else np.argsort(order)
         k.let_wait(rows, self._runs, np.int64(page), where[first])
