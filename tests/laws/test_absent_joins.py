@@ -18,16 +18,24 @@ from hotspare.engine.kernels import multi_index as kernels
 from hotspare.engine.kernels.multi_index import BEFORE, UNORDERED
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.state import key_pages, row_pages
-from hotspare.engine.state.absent import AbsentPages
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
 from hotspare.stores.contract import Store
-from hotspare.stores.open import open_store
 from tests.cases.case import Case, Message, raw_batches
-from tests.laws.core_scripts import bytes_of, joined, snapshot_bytes
-from tests.laws.test_absent import Asked, fed, filled, unread
+from tests.laws.absent_kit import (
+    Asked,
+    Comes,
+    absent,
+    check_after_restore,
+    fed,
+    filled,
+    only_at_use,
+    opened,
+    small_pages,
+    unread,
+)
+from tests.laws.core_scripts import joined, snapshot_bytes
 from tests.laws.test_cut import cut
 
 pytestmark = pytest.mark.law
@@ -89,15 +97,8 @@ def batches() -> tuple[pa.RecordBatch, ...]:
 @pytest.fixture(params=[2, 8])
 def page_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Pages, of rows and of keys, are small."""
-    in_small_pages(monkeypatch, request.param)
+    small_pages(monkeypatch, request.param)
     return int(request.param)
-
-
-def in_small_pages(patch: pytest.MonkeyPatch, slots: int) -> None:
-    patch.setattr(row_pages, "PAGE_SLOTS", slots)
-    patch.setattr(row_pages, "SPARE_SLOTS", 0)
-    patch.setattr(key_pages, "PAGES_MIN", 2)
-    patch.setattr(key_pages, "PAGES_EACH", 3)
 
 
 def indexes(pipeline: Pipeline) -> dict[str, MultiIndex]:
@@ -110,42 +111,17 @@ def indexes(pipeline: Pipeline) -> dict[str, MultiIndex]:
     return found
 
 
-def absent(pipeline: Pipeline) -> dict[str, int]:
-    """How many pages are, by window and side."""
-    pages = {name: each.rows.pages.absent for name, each in indexes(pipeline).items()}
-    return {name: each.left for name, each in pages.items() if each is not None}
-
-
 def is_unordered(pipeline: Pipeline) -> bool:
     """Whether a list of any join is not in order of arrival."""
     return any(bool((each.lists.links[:, BEFORE] == UNORDERED).any()) for each in indexes(pipeline).values())
 
 
-@pytest.mark.parametrize("comes", ["at use", "by and by"])
+@pytest.mark.parametrize("comes", Comes)
 @pytest.mark.parametrize(("place", "page_slots"), [(14, 8), (34, 2), (34, 8)], indirect=["page_slots"])
-def test_what_comes_after_a_restore_is_the_same(place: int, comes: str, page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outputs, and a snapshot that is taken while pages are absent, and one of the end; in few pieces and in many."""
-    pieces, whole = list(batches()), Pipeline.fresh(plan())
-    fed(pieces[:place], whole)
-    frozen, was = whole.freeze(), snapshot_bytes(whole)
-    expected = Pipeline.restore(plan(), frozen.header, dict(frozen.pages()))
-    assert absent(expected) == {}
-    outputs, after = fed(unread(pieces, expected), expected), snapshot_bytes(expected)
-    assert {name.partition("/")[2] for name in outputs} == JOINED
-    if comes == "at use":
-        monkeypatch.setattr(AbsentPages, "enter_some", lambda each: True)
-    for many in (False, True):
-        restored = Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages())))
-        left = absent(restored)
-        assert {name.partition(" ")[0] for name in left} == JOINED
-        assert snapshot_bytes(restored) == was
-        again = restored.freeze()
-        rest = unread(pieces, restored)
-        rest = [part for piece in rest for part in cut(piece, list(range(0, 200, 13)))] if many else rest
-        assert fed(rest, restored) == outputs
-        assert sum(absent(restored).values()) < sum(left.values())
-        assert bytes_of(again) == was
-        assert snapshot_bytes(restored) == after
+def test_what_comes_after_a_restore_is_the_same(place: int, comes: Comes, page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    went = check_after_restore(plan(), batches(), place, comes, monkeypatch)
+    assert {name.partition(" ")[0] for name in went.before} == JOINED
+    assert sum(went.after.values()) < sum(went.before.values())
 
 
 Event = tuple[str, str, int, int | None, str]
@@ -180,9 +156,9 @@ def messages_of(script: list[list[Event]]) -> list[pa.RecordBatch]:
 def test_any_changes_after_any_restore(script: list[list[Event]], place: int, slots: int, comes: bool, parts: int) -> None:
     """Of rows that are absent as of others; `comes`: pages come after steps, too. Outputs come in parts."""
     with pytest.MonkeyPatch.context() as patch:
-        in_small_pages(patch, slots)
+        small_pages(patch, slots)
         if not comes:
-            patch.setattr(AbsentPages, "enter_some", lambda each: True)
+            only_at_use(patch)
         pieces, whole = messages_of(script), Pipeline.fresh(plan())
         place %= len(pieces)
         fed(pieces[:place], whole)
@@ -233,7 +209,7 @@ def all_rows() -> Iterator[pa.RecordBatch]:
 @pytest.fixture(params=["folder", "database"])
 def any_stored(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A snapshot of both sides, in ten pages each."""
-    store = open_store((tmp_path / "store").as_uri() if request.param == "folder" else f"sqlite:///{tmp_path}/store.db")
+    store = opened(request.param, tmp_path)
     yield filled(store, large_plan(), all_rows(), monkeypatch)
     store.close()
 
@@ -276,7 +252,7 @@ def test_a_former_snapshot_is_read_whole() -> None:
     """One that has no key pages of joins, as those that were written before there were any: to the bit the same state."""
     pieces = list(batches())
     with pytest.MonkeyPatch.context() as patch:
-        in_small_pages(patch, 8)
+        small_pages(patch, 8)
         whole = Pipeline.fresh(plan())
         fed(pieces[:34], whole)
         frozen = whole.freeze()
@@ -303,11 +279,11 @@ def test_key_pages_do_not_depend_on_how_the_input_was_cut(page_slots: int) -> No
 
 def test_rows_come_to_where_they_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages with rows of long lists come in any order, far from both ends of these: lists are put in order when they are walked."""
-    in_small_pages(monkeypatch, 4)
+    small_pages(monkeypatch, 4)
     pieces, whole, random = list(batches()), Pipeline.fresh(plan()), np.random.default_rng(1)
     fed(pieces[:34], whole)
     frozen = whole.freeze()
-    monkeypatch.setattr(AbsentPages, "enter_some", lambda each: True)
+    only_at_use(monkeypatch)
     restored, expected = (
         Pipeline.restore(plan(), frozen.header, pages) for pages in (Asked(dict(frozen.pages())), dict(frozen.pages()))
     )
@@ -318,7 +294,7 @@ def test_rows_come_to_where_they_arrived(monkeypatch: pytest.MonkeyPatch) -> Non
             pages.bring(page)
             index._admit()
     assert is_unordered(restored)
-    assert absent(restored) == {}
+    assert not set(absent(restored)) & set(indexes(restored))
     assert fed(unread(pieces, restored), restored) == fed(unread(pieces, expected), expected)
     assert snapshot_bytes(restored) == snapshot_bytes(expected)
 
@@ -326,11 +302,11 @@ def test_rows_come_to_where_they_arrived(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("missed", ["rows that meet", "order"])
 def test_the_law_bites(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that meet an event and are not brought are missed; and so is their order."""
-    in_small_pages(monkeypatch, 8)
+    small_pages(monkeypatch, 8)
     pieces, whole = list(batches()), Pipeline.fresh(plan())
     fed(pieces[:34], whole)
     frozen = whole.freeze()
-    monkeypatch.setattr(AbsentPages, "enter_some", lambda each: True)
+    only_at_use(monkeypatch)
     restored, other = (Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages()))) for _ in range(2))
     expected = fed(unread(pieces, other), other)
     if missed == "order":

@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.poison import WindowFailure
 from hotspare.engine.snapshot import Frozen, RowPageContent
-from hotspare.engine.state import key_pages, queue, row_pages
+from hotspare.engine.state import queue
 from hotspare.engine.state.absent_queue import Leaving
 from hotspare.engine.state.queue import RowQueue
 from hotspare.engine.state.relation import Relation
@@ -25,12 +24,22 @@ from hotspare.errors import SnapshotDamaged
 from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
 from hotspare.stores.contract import Store
-from hotspare.stores.open import open_store
-from tests.cases.case import Case, Message, raw_batches
+from tests.cases.case import Case, Message
+from tests.laws import absent_kit
 from tests.laws import core_scripts as scripts_of
-from tests.laws.core_scripts import bytes_of, decoded, joined, snapshot_bytes
-from tests.laws.test_absent import Asked, fed, filled, unread
-from tests.laws.test_cut import cut
+from tests.laws.absent_kit import (
+    Asked,
+    Comes,
+    check_after_restore,
+    fed,
+    filled,
+    in_one,
+    only_at_use,
+    opened,
+    small_pages,
+    unread,
+)
+from tests.laws.core_scripts import decoded, joined, snapshot_bytes
 
 pytestmark = pytest.mark.law
 
@@ -69,15 +78,13 @@ def batches() -> tuple[pa.RecordBatch, ...]:
         rows = [f"I,N,,{'t' * (i % 4)}{batch * i % 37},{i}" for i in range(EVENTS if batch % 3 else EVENTS // 2)]
         messages += [Message(time_us, "source", " | ".join(rows)), Message(time_us + 1, "", "")]
         time_us += 700_000 if batch != 11 else 9_000_000
-    head = Head.of(plan())
-    return tuple(head.decode(raw) for raw in raw_batches(Case(plan(), tuple(messages), ())))
+    return tuple(absent_kit.decoded(plan(), messages))
 
 
 @pytest.fixture(params=[1, 16])
 def page_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Pages are small."""
-    monkeypatch.setattr(row_pages, "PAGE_SLOTS", request.param)
-    monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
+    small_pages(monkeypatch, request.param)
     return int(request.param)
 
 
@@ -93,51 +100,22 @@ def queues(pipeline: Pipeline) -> dict[str, RowQueue]:
 
 def absent(pipeline: Pipeline) -> dict[str, int]:
     """How many pages are, by window."""
-    return {name: each.absent.pages for name, each in queues(pipeline).items() if each.absent is not None}
+    return {name.removesuffix(" rows"): count for name, count in absent_kit.absent(pipeline).items()}
 
 
 @pytest.mark.parametrize(("place", "page_slots"), [(9, 16), (20, 1), (20, 16)], indirect=["page_slots"])
-@pytest.mark.parametrize("comes", ["at use", "by and by"])
-def test_what_comes_after_a_restore_is_the_same(place: int, comes: str, page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outputs, and snapshots that are taken while rows are absent, and one of the end; in few pieces and in many. Strings that
-    nothing holds are forgotten meanwhile."""
-    pieces, whole = list(batches()), Pipeline.fresh(plan())
-    fed(pieces[:place], whole)
-    frozen, was = whole.freeze(), snapshot_bytes(whole)
-    expected = Pipeline.restore(plan(), frozen.header, dict(frozen.pages()))
-    assert absent(expected) == {}
-    outputs, after = fed(unread(pieces, expected), expected), snapshot_bytes(expected)
-    if comes == "at use":
-        monkeypatch.setattr(RowQueue, "bring_some", lambda each, rows: each.absent is not None)
-    for many in (False, True):
-        restored = Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages())))
-        before = absent(restored)
-        assert set(before) | {"jumped_by_time"} == IN_QUEUES
-        rest = unread(pieces, restored)
-        rest = [part for piece in rest for part in cut(piece, list(range(0, 100, 9)))] if many else rest
-        assert snapshot_bytes(restored) == was
-        restored._state.forget_strings()
-        again = restored.freeze()
-        made = [restored.feed(piece) for piece in rest[: len(rest) // 4]]
-        amid = restored.freeze()
-        made += [restored.feed(piece) for piece in rest[len(rest) // 4 :]]
-        left = absent(restored)
-        assert (left.get("kept", 0) == before["kept"]) == (comes == "at use")  # nothing leaves it
-        assert "recent" not in left
-        assert joined(made) == outputs
-        assert bytes_of(again) == was
-        assert snapshot_bytes(restored) == after
-        if many:
-            continue
-        third = Pipeline.restore(plan(), amid.header, Asked(dict(amid.pages())))
-        fed(unread(pieces, third), third)
-        assert snapshot_bytes(third) == after
+@pytest.mark.parametrize("comes", Comes)
+def test_what_comes_after_a_restore_is_the_same(place: int, comes: Comes, page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    went = check_after_restore(plan(), batches(), place, comes, monkeypatch)
+    assert set(went.before) | {"jumped_by_time rows"} == {f"{window} rows" for window in IN_QUEUES}
+    is_kept = went.after.get("kept rows", 0) == went.before["kept rows"]  # nothing leaves it
+    assert is_kept == (comes is Comes.AT_USE)
+    assert "recent rows" not in went.after
 
 
 def frozen_after(place: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[pa.RecordBatch], Frozen]:
     """All batches, and a snapshot taken after so many, whose small pages are read later."""
-    monkeypatch.setattr(row_pages, "PAGE_SLOTS", 4)
-    monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
+    small_pages(monkeypatch, 4)
     pieces, whole = list(batches()), Pipeline.fresh(plan())
     fed(pieces[:place], whole)
     return pieces, whole.freeze()
@@ -147,7 +125,7 @@ def test_rows_that_leave_are_read_one_page_after_the_other(monkeypatch: pytest.M
     """Those of one step are not all read at its beginning, unless they leave by age."""
     _, frozen = frozen_after(20, monkeypatch)
     restored = Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages())))
-    monkeypatch.setattr(RowQueue, "bring_some", lambda each, rows: each.absent is not None)
+    only_at_use(monkeypatch)
     before = absent(restored)
     restored.feed(a_row(plan(), 10_000, 30_000_000))
     left = absent(restored)
@@ -160,7 +138,7 @@ def test_the_law_bites(monkeypatch: pytest.MonkeyPatch) -> None:
     pieces, frozen = frozen_after(16, monkeypatch)
     restored, other = (Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages()))) for _ in range(2))
     expected = fed(unread(pieces, other), other)
-    monkeypatch.setattr(RowQueue, "bring_some", lambda each, rows: each.absent is not None)
+    only_at_use(monkeypatch)
     monkeypatch.setattr(Leaving, "reaches", lambda each, position: False)
     with pytest.raises((AssertionError, WindowFailure)):
         assert fed(unread(pieces, restored), restored) == expected
@@ -189,14 +167,13 @@ def a_row(of: Plan, offset: int, time_us: int, rows: int = 1, first: int = 0) ->
     source = "source" if of is plan() else "numbers"
     given = ",t," if of is plan() else ","
     texts = " | ".join(f"I,N,{given}{value}" for value in range(first, first + rows))
-    raw = pa.concat_batches(raw_batches(Case(of, (Message(time_us, source, texts), Message(time_us, "", "")), ())))
-    return Head.of(of).decode(raw.set_column(2, "offset", pa.array(np.arange(offset, offset + raw.num_rows))))
+    return in_one(of, offset, [Message(time_us, source, texts), Message(time_us, "", "")])
 
 
 @pytest.fixture(params=["folder", "database"])
 def stored(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A snapshot `s` of ten pages of rows, in a store that is read page by page."""
-    store = open_store((tmp_path / "store").as_uri() if request.param == "folder" else f"sqlite:///{tmp_path}/store.db")
+    store = opened(request.param, tmp_path)
     yield _filled(store, large_plan(), monkeypatch)
     store.close()
 
@@ -225,11 +202,11 @@ def test_a_restore_reads_what_it_needs(stored: Store) -> None:
 
 def test_rows_that_leave_by_age_are_read_up_to_the_first_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recent = large_plan(RECENT)
-    store = _filled(open_store((tmp_path / "store").as_uri()), recent, monkeypatch)
+    store = _filled(opened("folder", tmp_path), recent, monkeypatch)
     found = store.get("g", "s")
     pages = Asked(found.pages)
     restored = Pipeline.restore(recent, found.header, pages)
-    monkeypatch.setattr(RowQueue, "bring_some", lambda each, rows: True)
+    only_at_use(monkeypatch)
     first = len(pages.names)
     restored.feed(a_row(recent, 100_000, 2_000_000))
     assert pages.names[first:] == ["q/kept#0/rows/0"]
@@ -255,7 +232,7 @@ def test_the_first_snapshot_after_a_restore_writes_what_is_new(stored: Store, mo
 
 def test_damage_that_is_found_late_ends_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By an error that says so, never by a wrong row; and the snapshot counts as damaged from then on."""
-    stored = _filled(open_store((tmp_path / "store").as_uri()), large_plan(), monkeypatch)
+    stored = _filled(opened("folder", tmp_path), large_plan(), monkeypatch)
     found = stored.get("g", "s")
     restored = Pipeline.restore(large_plan(), found.header, found.pages)
     for file in (tmp_path / "store" / "g" / "pages").iterdir():
@@ -270,8 +247,7 @@ def test_damage_that_is_found_late_ends_the_engine(tmp_path: Path, monkeypatch: 
 
 def test_rows_in_another_order_are_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """As they would leave in another order than they came, unnoticed."""
-    monkeypatch.setattr(row_pages, "PAGE_SLOTS", 4)
-    monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
+    small_pages(monkeypatch, 4)
     whole = Pipeline.fresh(plan())
     fed(list(batches())[:16], whole)
     frozen = whole.freeze()
@@ -302,12 +278,11 @@ def test_with_little_memory(budget: int, stored: Store, tmp_path: Path) -> None:
 
 def test_a_ring_that_is_renewed_keeps_what_is_absent_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small ring has no room for more rows than it was made for, by half."""
-    monkeypatch.setattr(row_pages, "PAGE_SLOTS", 4)
-    monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
+    small_pages(monkeypatch, 4)
     pieces, whole = list(batches()), Pipeline.fresh(plan())
     fed(pieces[:10], whole)
     frozen = whole.freeze()
-    monkeypatch.setattr(RowQueue, "bring_some", lambda each, rows: True)
+    only_at_use(monkeypatch)
     restored = Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages())))
     other = Pipeline.restore(plan(), frozen.header, dict(frozen.pages()))
     before = queues(restored)["kept"]._ring.capacity
@@ -323,8 +298,7 @@ def test_scripts_leave_rows_of_queues_absent() -> None:
     messages = [Message(1_000_000 + i, "generated", f"I,N,,0,{i},s") for i in range(12)] + [Message(1_500_000, "", "")]
     case = Case(scripts_of.plan(), tuple(messages), ())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pages, "PAGE_SLOTS", 2)
-        patch.setattr(key_pages, "PAGES_MIN", 1)
+        small_pages(patch, 2, pages_min=1)
         pipeline = Pipeline.fresh(case.plan)
         pipeline.feed(decoded(case))
         frozen = pipeline.freeze()

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.snapshot import Frozen, KeyPageContent, RowPageContent, unpack
-from hotspare.engine.state import key_pages, row_pages, unlinked
+from hotspare.engine.state import key_pages, unlinked
 from hotspare.engine.state.absent import AbsentPages
 from hotspare.engine.state.relation import Relation
 from hotspare.engine.state.row_pages import RowPages
@@ -25,11 +24,23 @@ from hotspare.errors import SnapshotDamaged
 from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
 from hotspare.stores.contract import Store
-from hotspare.stores.open import open_store
-from tests.cases.case import Case, Message, raw_batches
-from tests.laws.core_scripts import bytes_of, joined, snapshot_bytes
-from tests.laws.test_absent import Asked, absent, fed, filled, unread
-from tests.laws.test_cut import cut
+from tests.cases.case import Message
+from tests.laws.absent_kit import (
+    Asked,
+    Comes,
+    absent,
+    check_after_restore,
+    check_restarts,
+    decoded,
+    fed,
+    filled,
+    in_one,
+    only_at_use,
+    opened,
+    small_pages,
+    unread,
+)
+from tests.laws.core_scripts import joined, snapshot_bytes
 
 pytestmark = pytest.mark.law
 
@@ -77,30 +88,16 @@ def messages(random: np.random.Generator, batches: int, keys: int) -> list[Messa
     return made
 
 
-def decoded(made: list[Message]) -> list[pa.RecordBatch]:
-    head = Head.of(plan())
-    return [head.decode(raw) for raw in raw_batches(Case(plan(), tuple(made), ()))]
-
-
 @cache
 def batches() -> tuple[pa.RecordBatch, ...]:
-    return tuple(decoded(messages(np.random.default_rng(7), BATCHES, 400)))
-
-
-def small(patch: pytest.MonkeyPatch, slots: int, linked_each: int = 7) -> None:
-    """Pages, of rows and of keys, are small, and few rows come into the list at a time."""
-    patch.setattr(row_pages, "PAGE_SLOTS", slots)
-    patch.setattr(row_pages, "SPARE_SLOTS", 0)
-    patch.setattr(key_pages, "PAGES_MIN", 1)
-    patch.setattr(key_pages, "PAGES_EACH", 3)
-    for module in (unlinked, row_pages):
-        patch.setattr(module, "LINKED_EACH", linked_each)
+    return tuple(decoded(plan(), messages(np.random.default_rng(7), BATCHES, 400)))
 
 
 @pytest.fixture(params=[1, 16])
 def page_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Pages of one row each are many times the work: where places are many, they are tried at one."""
-    small(monkeypatch, request.param)
+    """Pages are small, and few rows come into the list at a time. Pages of one row each are many times the work: where places are
+    many, they are tried at one."""
+    small_pages(monkeypatch, request.param, pages_min=1)
     return int(request.param)
 
 
@@ -118,38 +115,13 @@ def where_unlinked(pipeline: Pipeline) -> set[str]:
     return {name for name, each in windows(pipeline).items() if each.pages.unlinked is not None}
 
 
-@pytest.mark.parametrize("comes", ["at use", "by and by"])
+@pytest.mark.parametrize("comes", Comes)
 @pytest.mark.parametrize(("place", "page_slots"), [(15, 16), (24, 1), (24, 16), (36, 16)], indirect=["page_slots"])
-def test_what_comes_after_a_restore_is_the_same(place: int, comes: str, page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outputs, and snapshots that are taken while pages are absent and rows wait, and one of the end; in few pieces and in many."""
-    pieces, whole = list(batches()), Pipeline.fresh(plan())
-    fed(pieces[:place], whole)
-    frozen, was = whole.freeze(), snapshot_bytes(whole)
-    expected = Pipeline.restore(plan(), frozen.header, dict(frozen.pages()))
-    assert where_absent(expected) == where_unlinked(expected) == set()
-    outputs, after = fed(unread(pieces, expected), expected), snapshot_bytes(expected)
-    if comes == "at use":
-        monkeypatch.setattr(RowPages, "bring_some", lambda each, rows: True)
-    for many in (False, True):
-        restored = Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages())))
-        assert {"newest", "recent", "looked_back", "by_event", "back_by_event", "made_by_event"} <= where_absent(restored)
-        assert where_absent(restored) == where_unlinked(restored)
-        rest = unread(pieces, restored)
-        rest = [part for piece in rest for part in cut(piece, list(range(0, 100, 9)))] if many else rest
-        assert snapshot_bytes(restored) == was
-        restored._state.forget_strings()
-        again = restored.freeze()
-        made = [restored.feed(piece) for piece in rest[: len(rest) // 3]]
-        amid = restored.freeze()
-        made += [restored.feed(piece) for piece in rest[len(rest) // 3 :]]
-        assert joined(made) == outputs
-        assert bytes_of(again) == was
-        assert snapshot_bytes(restored) == after
-        if many:
-            continue
-        third = Pipeline.restore(plan(), amid.header, Asked(dict(amid.pages())))
-        fed(unread(pieces, third), third)
-        assert snapshot_bytes(third) == after
+def test_what_comes_after_a_restore_is_the_same(place: int, comes: Comes, page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while rows wait for their place in the list."""
+    went = check_after_restore(plan(), batches(), place, comes, monkeypatch)
+    found = {f"{window} rows" for window in ("newest", "recent", "looked_back", "by_event", "back_by_event", "made_by_event")}
+    assert found <= set(went.before)
 
 
 @settings(max_examples=25)
@@ -157,20 +129,12 @@ def test_what_comes_after_a_restore_is_the_same(place: int, comes: str, page_slo
 def test_any_events(seed: int, slots: int, keys: int, linked_each: int, comes: bool) -> None:
     """The same for many scripts, with a restore at any place, and another one soon after."""
     random = np.random.default_rng(seed)
-    pieces = decoded(messages(random, 9, keys))
-    places = np.sort(random.integers(0, len(pieces), 2)).tolist()
+    pieces = decoded(plan(), messages(random, 9, keys))
     with pytest.MonkeyPatch.context() as patch:
-        small(patch, slots, linked_each)
+        small_pages(patch, slots, 1, linked_each)
         if not comes:
-            patch.setattr(RowPages, "bring_some", lambda each, rows: True)
-        whole, restored = Pipeline.fresh(plan()), Pipeline.fresh(plan())
-        outputs, made = fed(pieces, whole), []
-        for end in [*places, len(pieces)]:
-            made += [restored.feed(piece) for piece in unread(pieces[:end], restored)]
-            frozen = restored.freeze()
-            restored = Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages())))
-        assert joined(made) == outputs
-        assert snapshot_bytes(restored) == snapshot_bytes(whole)
+            only_at_use(patch)
+        check_restarts(plan(), pieces, random.integers(0, len(pieces), 2).tolist())
 
 
 def test_all_comes_by_and_by(page_slots: int) -> None:
@@ -180,7 +144,7 @@ def test_all_comes_by_and_by(page_slots: int) -> None:
     frozen = whole.freeze()
     pages = Asked(dict(frozen.pages()))
     restored = Pipeline.restore(plan(), frozen.header, pages)
-    assert absent(restored) > 6
+    assert sum(absent(restored).values()) > 6
     for part in windows(restored).values():
         while part.read_some(0):
             pass
@@ -214,7 +178,7 @@ def test_the_law_bites(what: str, page_slots: int, monkeypatch: pytest.MonkeyPat
     frozen, pieces = frozen_at(24), list(batches())
     restored, other = (Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages()))) for _ in range(2))
     expected = fed(unread(pieces, other), other)
-    monkeypatch.setattr(RowPages, "bring_some", lambda each, rows: True)
+    only_at_use(monkeypatch)
     if what == "keys":
         monkeypatch.setattr(AbsentPages, "asked", lambda each, lanes: [])
     else:
@@ -292,8 +256,7 @@ def large_plan(retention: str = NEWEST) -> Plan:
 def upserts(of: Plan, offset: int, time_us: int, keys: range) -> pa.RecordBatch:
     """A message of rows whose values are their keys, and a heartbeat at its time."""
     texts = " | ".join(f"P,N,{key},{key},{time_us}" for key in keys)
-    raw = pa.concat_batches(raw_batches(Case(of, (Message(time_us, "numbers", texts), Message(time_us, "", "")), ())))
-    return Head.of(of).decode(raw.set_column(2, "offset", pa.array(np.arange(offset, offset + raw.num_rows))))
+    return in_one(of, offset, [Message(time_us, "numbers", texts), Message(time_us, "", "")])
 
 
 def _filled(store: Store, of: Plan, monkeypatch: pytest.MonkeyPatch) -> Store:
@@ -306,10 +269,10 @@ def test_a_restore_reads_what_it_needs(retention: str, tmp_path: Path, monkeypat
     """The page that is being filled; what tells where keys are; the page with the key that is asked for, and that with the row that
     leaves."""
     of = large_plan(retention)
-    found = _filled(open_store((tmp_path / "store").as_uri()), of, monkeypatch).get("g", "s")
+    found = _filled(opened("folder", tmp_path), of, monkeypatch).get("g", "s")
     pages = Asked(found.pages)
     restored = Pipeline.restore(of, found.header, pages)
-    monkeypatch.setattr(RowPages, "bring_some", lambda each, rows: True)
+    only_at_use(monkeypatch)
     assert len([name for name in pages if name.rpartition("/")[2].isdecimal()]) == 10
     assert pages.names == ["q/kept#0", "q/kept#0/rows/9"]
     made = restored.feed(upserts(of, 100_000, 2_000_000, range(5_000, 5_001)))["q/kept"]
@@ -323,7 +286,7 @@ def test_a_restore_reads_what_it_needs(retention: str, tmp_path: Path, monkeypat
 
 
 def test_the_first_snapshot_after_a_restore_writes_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = _filled(open_store((tmp_path / "store").as_uri()), large_plan(), monkeypatch)
+    stored = _filled(opened("folder", tmp_path), large_plan(), monkeypatch)
     found = stored.get("g", "s")
     restored = Pipeline.restore(large_plan(), found.header, found.pages)
     restored.feed(upserts(large_plan(), 100_000, 2_000_000, range(5_000, 5_001)))
@@ -342,7 +305,7 @@ def test_the_first_snapshot_after_a_restore_writes_what_is_new(tmp_path: Path, m
 @pytest.mark.parametrize("budget", [300_000, 1 << 24])
 def test_with_little_memory(budget: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that were absent leave again where there is no room (SPEC G1)."""
-    stored = _filled(open_store((tmp_path / "store").as_uri()), large_plan(), monkeypatch)
+    stored = _filled(opened("folder", tmp_path), large_plan(), monkeypatch)
     found, residence = stored.get("g", "s"), Budget(budget, tmp_path)
     restored = Pipeline.restore(large_plan(), found.header, found.pages, residence=residence)
     whole = Pipeline.restore(large_plan(), found.header, dict(found.pages))
