@@ -19,6 +19,7 @@ from hotspare.host.partitioned.assignment import assigned_shards, tasks_for
 from hotspare.host.partitioned.attempt import Answer, TaskOrder
 from hotspare.host.partitioned.sharing import Ask, ShardRole, Sharing, Withdraw
 from hotspare.host.partitioned.watch import TaskPhase, WatchedTask
+from hotspare.runners.spark.partitioned.place import RunningAttempt
 from tests.simulation.doors import EngineClock
 
 DRIVER_MS = 40
@@ -178,10 +179,8 @@ class Driver:
         self.tasks |= placing.placed(self.tasks, self.slots, self.shards, self.now_ms)
         for number in self.tasks:
             task = self.tasks[number]
-            if (mute := self._never_came(task)) is not None:
-                self.tasks[number], actions = watch.never_came(task, self.now_ms, mute.executor.host)
-            else:
-                self.tasks[number], actions = watch.due(task, self.now_ms, self.lease_ms, self._state_of_attempt(number))
+            known = self._asked_of_spark(task, watch.question(task, self.now_ms, self.lease_ms))
+            self.tasks[number], actions = watch.due(task, self.now_ms, self.lease_ms, known)
             for action in actions:
                 if isinstance(action, watch.StartJob):
                     self.jobs[number, action.job] = Job()
@@ -193,20 +192,15 @@ class Driver:
             if job.running is None and job.retry_ms <= self.cluster.now_ms():
                 self._start(number, job)
 
-    def _state_of_attempt(self, number: int) -> watch.AttemptState:
-        """Of the one that was welcomed last, as Spark has it."""
-        task = self.tasks[number]
-        job = self.jobs.get((number, task.job))
-        runs = job is not None and job.running is not None and job.running.number == task.attempt
-        return watch.AttemptState.RUNS if runs else watch.AttemptState.OVER
-
-    def _never_came(self, task: WatchedTask) -> Attempt | None:
-        """What has its slot for long, as Spark has it, and said no hello."""
+    def _asked_of_spark(self, task: WatchedTask, question: watch.Question | None) -> watch.Known:
         job = self.jobs.get((task.number, task.job))
-        attempt = None if job is None else job.running
-        if attempt is None or not watch.is_awaited_long(task, self.now_ms):
-            return None
-        return attempt if self.now_ms - attempt.begun_ms > watch.HELLO_MS else None
+        running = None if job is None else job.running
+        if question is watch.Question.IS_OVER:
+            runs = running is not None and running.number == task.attempt
+            return watch.AttemptState.RUNS if runs else watch.AttemptState.OVER
+        if question is watch.Question.SINCE_WHEN and running is not None:
+            return RunningAttempt(running.executor.host, self.now_ms - running.begun_ms)
+        return None
 
     def _share_roles(self) -> None:
         self.sharing = sharing.told(self.sharing, placing.hosting_of(self.tasks, self.shards), self.now_ms)

@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 import hotspare
 from hotspare.bus.naming import checked_prefix
 from hotspare.choices import HeadPlace, KafkaReaderKind, SpareKind, StartWhen
-from hotspare.errors import RunnerError, UsageError
+from hotspare.errors import CoordinationError, RunnerError, StateError, UsageError
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned import placing, watch
@@ -35,6 +35,7 @@ from hotspare.host.partitioned.server import LinkServer
 from hotspare.host.partitioned.task import TaskEnd, TaskSpec, run_task
 from hotspare.host.process import EXIT_FAILED, EXIT_OK, EXIT_RUNNER_DIED
 from hotspare.host.project import checked_project
+from hotspare.model.fingerprint import resolved_hash
 from hotspare.model.partitioning import refused_shards
 from hotspare.runners.spark.partitioned.cluster import Master, SparkCluster, SparkClusterOptions, parse_master
 from hotspare.runners.spark.partitioned.jobs import TaskJobs
@@ -86,7 +87,7 @@ def run_application(options: EngineOptions, spark: ApplicationOptions) -> int:
     with contextlib.ExitStack() as stack:
         cluster = SparkCluster(SparkClusterOptions(master, name, wanted, spark.conf))
         stack.callback(cluster.stop)
-        roles = RoleSharing(options, loaded.project.name, spark.rebalance_after_ms, log)
+        roles = RoleSharing(options, loaded.project.name, resolved_hash(loaded.resolved), spark.rebalance_after_ms, log)
         stack.callback(roles.close)
         application = Application(options, spark, cluster, roles, files, log)
         stack.callback(application.close)
@@ -215,10 +216,8 @@ class Application:
         self._place(now_ms)
         dues = [_LOOK_MS_MAX + now_ms]
         for number, before in list(self._tasks.items()):
-            if (executor := self._where_it_never_came(before, now_ms)) is not None:
-                task, actions = watch.never_came(before, now_ms, executor)
-            else:
-                task, actions = watch.due(before, now_ms, self._spark.task_lease_ms, self._state_of_attempt(before, now_ms))
+            known = self._asked_of_spark(before, watch.question(before, now_ms, self._spark.task_lease_ms))
+            task, actions = watch.due(before, now_ms, self._spark.task_lease_ms, known)
             self._tasks[number] = task
             for action in actions:
                 self._perform(action)
@@ -226,18 +225,12 @@ class Application:
             dues += [] if due_ms is None else [due_ms]
         return max(1, min(dues) - now_ms)
 
-    def _state_of_attempt(self, task: watch.WatchedTask, now_ms: int) -> watch.AttemptState:
-        """Spark is asked where that counts."""
-        is_asked = watch.is_silent(task, now_ms, self._spark.task_lease_ms)
-        is_over = is_asked and self._jobs.is_over(self._places[task.number])
-        return watch.AttemptState.OVER if is_over else watch.AttemptState.RUNS
-
-    def _where_it_never_came(self, task: watch.WatchedTask, now_ms: int) -> str | None:
-        """The executor of an attempt that runs for long and never said hello; None where there is none, or no telling."""
-        if not watch.is_awaited_long(task, now_ms):
-            return None
-        running = self._jobs.running(self._job_name(task.number, task.job))
-        return running.executor if running is not None and running.runs_ms > watch.HELLO_MS else None
+    def _asked_of_spark(self, task: watch.WatchedTask, question: watch.Question | None) -> watch.Known:
+        if question is watch.Question.IS_OVER:
+            return watch.AttemptState.OVER if self._jobs.is_over(self._places[task.number]) else watch.AttemptState.RUNS
+        if question is watch.Question.SINCE_WHEN:
+            return self._jobs.running(self._job_name(task.number, task.job))
+        return None
 
     def _place(self, now_ms: int) -> None:
         """Shards follow the slots."""
@@ -303,7 +296,8 @@ class Application:
         self._log.event(LogEvent.TASK_ABANDONED, f"no report for {action.silent_ms} ms", task=action.task, executor=action.executor)
         self._hang_up(action.task)
         self._jobs.cancel(self._job_name(action.task, action.job))
-        self._jobs.end_executor(action.executor)
+        if action.executor:
+            self._jobs.end_executor(action.executor)
 
     def _job_name(self, task: int, job: int) -> str:
         return f"hotspare-{self._options.engine}-{task}-{job}"
@@ -374,14 +368,21 @@ class Application:
         self._underway.discard((number, job))
         if self._stop_by_ms is not None or self._tasks[number].job != job:
             return
-        task, failure = watch.ended(
-            self._tasks[number], job, watch.JobEnd(end.reason, end.is_final, end.is_left_out), monotonic_ms()
-        )
+        task, failure = watch.ended(self._tasks[number], job, watch.JobEnd(end.reason, end.is_final), monotonic_ms())
         self._tasks[number] = task
         self._hang_up(number)
         self._log.event(LogEvent.TASK_ENDED, end.reason, task=number)
         if failure:
             self._fail(failure)
+        elif end.reason:
+            threading.Thread(target=self._look_whether_left_out, name="left-out", daemon=True).start()
+
+    def _look_whether_left_out(self) -> None:
+        """Tasks of a project that was left out by an upgrade are refused again and again. Where coordination does not answer, the
+        next end of a task asks."""
+        with contextlib.suppress(CoordinationError, StateError):
+            if reason := self._roles.left_out():
+                self._events.put(partial(self._fail, reason))
 
     def _watch_jvm(self, cluster: SparkCluster) -> None:
         error = cluster.session.wait_for_death()

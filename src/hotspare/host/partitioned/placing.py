@@ -83,19 +83,25 @@ def _even_out(tasks: dict[int, WatchedTask]) -> None:
         task, giver = tasks[taker], _giver(tasks)
         if giver is None or len(tasks[giver].shards) - len(task.shards) < 2:
             return
-        if task.complete >= set(task.shards):  # else it takes the next one later
+        if task.caught_up >= set(task.shards):  # else it takes the next one later
             _move(tasks, giver, taker)
 
 
 def _giver(tasks: dict[int, WatchedTask]) -> int | None:
-    """Who has most of those that have one to give: whose engine is complete."""
-    able = [n for n in _running(tasks) if tasks[n].complete & set(tasks[n].shards)]
+    """Who has most of those that have one to give."""
+    able = [n for n in _running(tasks) if _to_give(tasks, n)]
     return min(able, key=lambda n: (-len(tasks[n].shards), n), default=None)
+
+
+def _to_give(tasks: dict[int, WatchedTask], number: int) -> set[int]:
+    """Shards of its own whose engine is complete there, which no other task still keeps for it."""
+    kept = {shard for task in tasks.values() for shard in task.keeps}
+    return ({*tasks[number].shards} & tasks[number].complete) - kept
 
 
 def _move(tasks: dict[int, WatchedTask], giver: int, taker: int) -> None:
     task = tasks[giver]
-    shard = max(task.complete & set(task.shards))
+    shard = max(_to_give(tasks, giver))
     tasks[giver] = replace(task, shards=tuple(s for s in task.shards if s != shard), keeps=task.keeps | {shard})
     tasks[taker] = _with(tasks[taker], shard)
 

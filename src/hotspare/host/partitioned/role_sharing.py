@@ -1,4 +1,5 @@
-"""Reads who is active for which shard, and asks for what sharing.py says, in a thread of its own: coordination may be slow."""
+"""What an application asks coordination, apart from its driver's main thread, for it may be slow: who is active for which shard, to
+share the roles as sharing.py says, and whether the groups still run its project."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from collections.abc import Sequence
 from hotspare.bus.naming import group_name
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
-from hotspare.errors import CoordinationError
+from hotspare.errors import CoordinationError, ProjectChanged
+from hotspare.ha.effects.upgrading import asked_on
 from hotspare.ha.member_record import spares_of
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.options import EngineOptions
@@ -24,9 +26,11 @@ _SILENT_MS_MAX = 10_000
 
 
 class RoleSharing:
-    """For one application; `after_ms` as in `sharing`. UsageError where coordination cannot be used at all."""
+    """For one application of the project with this name and hash; `after_ms` as in `sharing`. UsageError where coordination cannot
+    be used at all."""
 
-    def __init__(self, options: EngineOptions, project: str, after_ms: int, log: Log) -> None:
+    def __init__(self, options: EngineOptions, project: str, project_hash: str, after_ms: int, log: Log) -> None:
+        self._project_hash = project_hash
         self._own, self._after_ms, self._log = options.engine, after_ms, log
         self._groups = {shard.number: group_name(options.prefix, project, shard) for shard in shards_of(options.shards)}
         self._coordination = open_coordination(options.coordination_url or default_coordination_url(options.bus_url))
@@ -38,6 +42,16 @@ class RoleSharing:
     def tell(self, hosting: Hosting) -> None:
         """What the application hosts, as of now."""
         self._hosting = hosting
+
+    def left_out(self) -> str:
+        """Why engines of this project take part no more, as after an upgrade; "" where they do. From any thread. Raises what
+        coordination raises."""
+        try:
+            for group in self._groups.values():
+                asked_on(self._coordination, group, None, self._project_hash)
+        except ProjectChanged as error:
+            return str(error)
+        return ""
 
     def close(self) -> None:
         self._is_over.set()

@@ -15,9 +15,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
 
-from hotspare.errors import CoordinationError, ProjectChanged, is_retryable
+from hotspare.errors import is_retryable
 from hotspare.ha.effects.joining import StartPlan
-from hotspare.ha.effects.upgrading import asked_on
 from hotspare.ha.rules.roles import Role
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.hosted_group import HostedGroup
@@ -72,8 +71,6 @@ class ShardHost:
         self._is_stop_asked = False
         self.end_reason = ""
         """Why groups ended by themselves, once `run` has returned; "" where none did."""
-        self.is_left_out = False
-        """Whether one of them did because its group goes on with another project."""
 
     def host(self, shards: Iterable[int]) -> None:
         """From now on these and no others."""
@@ -132,7 +129,6 @@ class ShardHost:
 
     def _exit_status(self, ended: list[ShardStay]) -> int:
         self.end_reason = "; ".join(dict.fromkeys(filter(None, (stay.end_reason for stay in ended))))
-        self.is_left_out = any(stay.is_left_out for stay in ended)
         failure = next((stay.failure for stay in ended if stay.failure is not None), None)
         if failure is not None:
             raise failure
@@ -213,20 +209,6 @@ class ShardStay:
     @property
     def _has_failed_reading(self) -> bool:
         return self._end is not None and self._end.cause is not EndCause.STOPPED
-
-    @property
-    def is_left_out(self) -> bool:
-        """Whether it ran, and its group runs other projects by now. One that never ran may have a changed file."""
-        if not self.is_reading or self._group is None:
-            return False
-        shared = self._host.shared
-        try:
-            asked_on(shared.coordination, self._group.name, None, shared.plan.project_hash)
-        except ProjectChanged:
-            return True
-        except CoordinationError:
-            return False
-        return False
 
     def leave(self) -> None:
         if not self._leaving.is_set():

@@ -67,11 +67,10 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class TaskEnd:
-    """`reason` is "" where it was asked to stop. `is_final`: another start would end likewise. `is_left_out`: `watch.JobEnd`."""
+    """`reason` is "" where it was asked to stop. `is_final`: another start would end likewise."""
 
     reason: str = ""
     is_final: bool = False
-    is_left_out: bool = False
 
 
 def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
@@ -82,7 +81,7 @@ def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
     if refusal:
         return TaskEnd(refusal)
     configure_logging(spec.log_format, stream=link)  # type: ignore[arg-type]
-    log, host = Log().bind(engine=_name(spec, place)), None
+    log = Log().bind(engine=_name(spec, place))
     try:
         with contextlib.ExitStack() as stack:
             options = _options(spec, place, link.executor, stack)
@@ -95,10 +94,10 @@ def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
             reason = "" if status == EXIT_OK else host.end_reason or f"the engines ended with status {status}"
     except HotspareError as error:
         log.event(LogEvent.ENGINE_FAILED, str(error))
-        return TaskEnd(str(error), is_final=not error.retryable, is_left_out=host is not None and host.is_left_out)
+        return TaskEnd(str(error), is_final=not error.retryable)
     finally:
         link.close()
-    return TaskEnd(reason, is_left_out=host.is_left_out)
+    return TaskEnd(reason)
 
 
 def _name(spec: TaskSpec, place: TaskPlace) -> str:

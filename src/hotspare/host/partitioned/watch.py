@@ -3,7 +3,8 @@
     state      happening                     next state   what is done
     RESTING    its pause is over             WAITING      a job is started
     WAITING    it says hello                 RUNNING
-    WAITING    runs for long without one     WAITING      as a silent one: abandoned, another job started
+    WAITING    runs for long without one     WAITING      its job is abandoned, another one started; from the second time on its
+                                                          executor is ended, too, and each time it may take twice as long
     RUNNING    silent for longer than lease  WAITING      the job is abandoned, the executor ended, another job started
     RUNNING    likewise, its attempt over    WAITING      it is hung up on: Spark starts it again, in the same job
     any        word of another job           the same     it is turned away, and ends itself
@@ -26,11 +27,15 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from hotspare.host.partitioned.attempt import Answer
+from hotspare.runners.spark.partitioned.place import RunningAttempt
 
 PAUSE_FIRST_MS = 1_000
 PAUSE_MAX_MS = 60_000
 HELLO_MS = 120_000
 """So long an attempt may run before it says hello: Python and packages may have to be copied to its executor first."""
+_HELLO_DOUBLED_MAX = 6
+_ASK_MS = 10_000
+"""Between two questions since when an attempt runs that is awaited for so long."""
 STEADY_MS = 60_000
 """After so long a task that ends is started again as if it were for the first time."""
 
@@ -42,6 +47,17 @@ class AttemptState(Enum):
     OVER = "over"
 
 
+class Question(Enum):
+    """What Spark has to be asked of a task before it is decided what is due."""
+
+    IS_OVER = "whether the attempt that was heard of last has ended"
+    SINCE_WHEN = "whether an attempt of its job runs, where, and for how long"
+
+
+Known = AttemptState | RunningAttempt | None
+"""Spark's answer; None where nothing was asked, or it cannot be told."""
+
+
 class TaskPhase(Enum):
     RESTING = "resting"
     WAITING = "waiting"
@@ -51,7 +67,8 @@ class TaskPhase(Enum):
 @dataclass(frozen=True, slots=True)
 class WatchedTask:
     """`job` counts the jobs that were started for it; `attempt` is that of Spark within the newest. `executor` is "" while unknown.
-    `due_ms` is when a resting one is started, `waits_since_ms` since when a waiting one does. `failures` in a row.
+    `due_ms` is when a resting one is started, `waits_since_ms` since when a waiting one does, and `ask_ms` when Spark may be asked
+    of it again. `failures` in a row; `mutes`: attempts in a row that never said hello.
 
     `shards` are its own; `keeps` are those of others that it hosts until these are ready to. `complete`: of all these, whose engine
     has all its state and reads input, as it said last; `caught_up`: of these, whose engine could take over at once. `has_come`:
@@ -68,12 +85,19 @@ class WatchedTask:
     began_ms: int = 0
     due_ms: int = 0
     waits_since_ms: int = 0
+    ask_ms: int = 0
     failures: int = 0
+    mutes: int = 0
     keeps: frozenset[int] = frozenset()
     complete: frozenset[int] = frozenset()
     caught_up: frozenset[int] = frozenset()
     has_come: bool = False
     has_run: bool = False
+
+    @property
+    def hello_ms(self) -> int:
+        """For how long an attempt of it may run before it says hello."""
+        return HELLO_MS << min(self.mutes, _HELLO_DOUBLED_MAX)
 
     @property
     def hosted(self) -> tuple[int, ...]:
@@ -91,7 +115,7 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True)
 class AbandonJob:
-    """Cancel it and end its executor: whatever of it still lives answers nobody."""
+    """Cancel it, and end its executor where one is named: whatever of it still lives answers nobody."""
 
     task: int
     job: int
@@ -113,11 +137,10 @@ Action = StartJob | AbandonJob | AwaitAttempt
 @dataclass(frozen=True, slots=True)
 class JobEnd:
     """How a job ended: `reason` as its task gave it, "" where it gave none, as one that was cancelled. `is_final`: another start
-    would end likewise. `is_left_out`: a group that ran goes on with another project, and so will all."""
+    would end likewise."""
 
     reason: str = ""
     is_final: bool = False
-    is_left_out: bool = False
 
 
 def is_silent(task: WatchedTask, now_ms: int, lease_ms: int) -> bool:
@@ -125,29 +148,38 @@ def is_silent(task: WatchedTask, now_ms: int, lease_ms: int) -> bool:
     return task.phase is TaskPhase.RUNNING and now_ms - task.heard_ms > lease_ms
 
 
-def due(task: WatchedTask, now_ms: int, lease_ms: int, state: AttemptState = AttemptState.RUNS) -> tuple[WatchedTask, list[Action]]:
-    """What is to be done about it now. `state` counts where it is silent."""
+def question(task: WatchedTask, now_ms: int, lease_ms: int) -> Question | None:
+    """What `due` has to know."""
+    if is_silent(task, now_ms, lease_ms):
+        return Question.IS_OVER
+    is_awaited = task.phase is TaskPhase.WAITING and now_ms >= max(task.waits_since_ms + task.hello_ms, task.ask_ms)
+    return Question.SINCE_WHEN if is_awaited else None
+
+
+def due(task: WatchedTask, now_ms: int, lease_ms: int, known: Known = None) -> tuple[WatchedTask, list[Action]]:
+    """What is to be done about it now. `known` answers the `question` that there is."""
     if task.phase is TaskPhase.RESTING and now_ms >= task.due_ms:
         started = _waiting(task, now_ms, task.job + 1)
         return started, [StartJob(task.number, started.job)]
-    if not is_silent(task, now_ms, lease_ms):
+    asked = question(task, now_ms, lease_ms)
+    if asked is Question.SINCE_WHEN:
+        return _awaited(task, now_ms, known if isinstance(known, RunningAttempt) else None)
+    if asked is None:
         return task, []
-    if state is AttemptState.OVER:
+    if known is AttemptState.OVER:
         return _waiting(task, now_ms, task.job, task.attempt + 1), [AwaitAttempt(task.number, now_ms - task.heard_ms)]
     started = _waiting(task, now_ms, task.job + 1)
     return started, [AbandonJob(task.number, task.job, task.executor, now_ms - task.heard_ms), StartJob(task.number, started.job)]
 
 
-def is_awaited_long(task: WatchedTask, now_ms: int) -> bool:
-    """Whether Spark has to be asked for how long its attempt runs."""
-    return task.phase is TaskPhase.WAITING and now_ms - task.waits_since_ms > HELLO_MS
-
-
-def never_came(task: WatchedTask, now_ms: int, executor: str) -> tuple[WatchedTask, list[Action]]:
-    """As Spark has it its attempt runs there for HELLO_MS or longer, and it has not said hello: it holds a slot for nothing."""
-    started = _waiting(task, now_ms, task.job + 1)
-    silent_ms = now_ms - task.waits_since_ms
-    return started, [AbandonJob(task.number, task.job, executor, silent_ms), StartJob(task.number, started.job)]
+def _awaited(task: WatchedTask, now_ms: int, running: RunningAttempt | None) -> tuple[WatchedTask, list[Action]]:
+    """One that waits for a slot goes on waiting. One that has a slot for so long and says nothing holds it for nothing; the first
+    time its executor stays, which may have other tasks."""
+    if running is None or running.runs_ms < task.hello_ms:
+        return replace(task, ask_ms=now_ms + _ASK_MS), []
+    started = replace(_waiting(task, now_ms, task.job + 1), mutes=task.mutes + 1)
+    executor = running.executor if task.mutes else ""
+    return started, [AbandonJob(task.number, task.job, executor, running.runs_ms), StartJob(task.number, started.job)]
 
 
 def _waiting(task: WatchedTask, now_ms: int, job: int, attempt: int = -1) -> WatchedTask:
@@ -175,7 +207,7 @@ def greeted(task: WatchedTask, job: int, attempt: int, executor: str, now_ms: in
     if attempt == task.attempt and task.phase is TaskPhase.RUNNING:
         return replace(task, heard_ms=now_ms), Answer.WELCOME
     running = replace(task, phase=TaskPhase.RUNNING, attempt=attempt, executor=executor, heard_ms=now_ms, began_ms=now_ms)
-    return _with_nothing(replace(running, has_come=True)), Answer.WELCOME
+    return _with_nothing(replace(running, has_come=True, mutes=0)), Answer.WELCOME
 
 
 def heard(
@@ -193,7 +225,7 @@ def ended(task: WatchedTask, job: int, end: JobEnd, now_ms: int) -> tuple[Watche
     """A job is over; also the reason for which the application ends, "" where it goes on."""
     if job != task.job or task.phase is TaskPhase.RESTING:
         return task, ""
-    if end.is_left_out or (end.is_final and not task.has_run):
+    if end.is_final and not task.has_run:
         return task, end.reason
     was_steady = task.phase is TaskPhase.RUNNING and now_ms - task.began_ms >= STEADY_MS
     failures = 1 if was_steady else task.failures + 1

@@ -6,7 +6,17 @@ import pytest
 
 from hotspare.host.partitioned import watch
 from hotspare.host.partitioned.attempt import Answer
-from hotspare.host.partitioned.watch import AbandonJob, AttemptState, AwaitAttempt, JobEnd, StartJob, TaskPhase, WatchedTask
+from hotspare.host.partitioned.watch import (
+    AbandonJob,
+    AttemptState,
+    AwaitAttempt,
+    JobEnd,
+    Question,
+    StartJob,
+    TaskPhase,
+    WatchedTask,
+)
+from hotspare.runners.spark.partitioned.place import RunningAttempt
 
 LEASE_MS = 10_000
 
@@ -25,7 +35,8 @@ def running(now_ms: int = 0) -> WatchedTask:
 
 def test_a_task_is_started_once_and_waits_for_a_slot_as_long_as_it_takes() -> None:
     task = waiting()
-    assert watch.due(task, 10_000_000, LEASE_MS) == (task, [])
+    waits, actions = watch.due(task, 10_000_000, LEASE_MS)
+    assert (waits.phase, waits.job, actions) == (TaskPhase.WAITING, task.job, [])
     assert watch.next_due_ms(task, LEASE_MS) is None
 
 
@@ -46,7 +57,7 @@ def test_a_silent_task_of_which_spark_knows_that_it_ended_is_awaited_in_the_same
     assert (after.phase, after.job, after.executor) == (TaskPhase.WAITING, 1, "")
     assert actions == [AwaitAttempt(3, silent_ms)]
     assert after.waits_since_ms == silent_ms
-    assert watch.due(after, 10_000_000, LEASE_MS, AttemptState.OVER) == (after, [])
+    assert watch.due(after, silent_ms + watch.HELLO_MS - 1, LEASE_MS, AttemptState.OVER) == (after, [])
     assert watch.greeted(after, 1, 0, "5", silent_ms) == (after, Answer.TURNED_AWAY)
     assert watch.heard(after, 1, 0, silent_ms, (3, 7), ()) == (after, Answer.TURNED_AWAY)
     again, answer = watch.greeted(after, 1, 1, "6", 30_000)
@@ -100,17 +111,23 @@ def test_a_task_that_ends_rests_longer_each_time_and_then_starts_again() -> None
 
 
 def test_an_attempt_that_runs_for_long_and_never_said_hello_is_abandoned() -> None:
-    """It would hold its slot for ever."""
+    """It would hold its slot for ever. Its executor is ended the second time, and each time it may take twice as long."""
     task, _ = watch.due(WatchedTask(0, (3, 7)), 0, LEASE_MS)
-    assert not watch.is_awaited_long(task, watch.HELLO_MS)
-    late_ms = watch.HELLO_MS + 1
-    assert watch.is_awaited_long(task, late_ms)
-    again, actions = watch.never_came(task, late_ms, "4")
-    assert actions == [AbandonJob(0, 1, "4", late_ms), StartJob(0, 2)]
+    late_ms = watch.HELLO_MS
+    assert watch.question(task, late_ms - 1, LEASE_MS) is None
+    assert watch.question(task, late_ms, LEASE_MS) is Question.SINCE_WHEN
+    young, actions = watch.due(task, late_ms, LEASE_MS, RunningAttempt("4", late_ms - 1))
+    assert (young.phase, actions) == (TaskPhase.WAITING, [])
+    assert watch.due(task, late_ms, LEASE_MS) == (young, []), "one that has no slot waits for as long as it takes"
+    assert watch.question(young, late_ms + 1, LEASE_MS) is None, "it is not asked all the time"
+    again, actions = watch.due(task, late_ms, LEASE_MS, RunningAttempt("4", late_ms))
+    assert actions == [AbandonJob(0, 1, "", late_ms), StartJob(0, 2)]
     assert (again.phase, again.shards) == (TaskPhase.WAITING, (3, 7))
-    assert not watch.is_awaited_long(again, late_ms + 1)
-    assert watch.greeted(again, 1, 0, "4", late_ms + 2)[1] is Answer.TURNED_AWAY
-    assert not watch.is_awaited_long(watch.greeted(again, 2, 0, "5", late_ms + 3)[0], 3 * late_ms)
+    assert watch.greeted(again, 1, 0, "4", late_ms)[1] is Answer.TURNED_AWAY
+    assert watch.question(again, 3 * late_ms - 1, LEASE_MS) is None
+    third, actions = watch.due(again, 3 * late_ms, LEASE_MS, RunningAttempt("5", 2 * late_ms))
+    assert actions == [AbandonJob(0, 2, "5", 2 * late_ms), StartJob(0, 3)]
+    assert watch.greeted(third, 3, 0, "6", 4 * late_ms)[0].hello_ms == watch.HELLO_MS
 
 
 def test_what_another_start_cannot_help_ends_the_application_unless_it_has_run_before() -> None:
@@ -120,13 +137,6 @@ def test_what_another_start_cannot_help_ends_the_application_unless_it_has_run_b
     task, _ = watch.heard(task, 1, 0, 60, (3, 7), ())
     after, failure = watch.ended(task, 1, final, 70)
     assert (after.phase, failure) == (TaskPhase.RESTING, "")
-
-
-def test_a_group_that_goes_on_with_another_project_ends_an_application_that_has_run() -> None:
-    task, _ = watch.heard(running(), 1, 0, 60, (3, 7), ())
-    assert task.has_run
-    left_out = JobEnd("HS-0602 group p.shop/3 was upgraded", is_left_out=True)
-    assert watch.ended(task, 1, left_out, 70) == (task, left_out.reason)
 
 
 def test_a_job_that_was_broken_off_is_started_again() -> None:

@@ -58,10 +58,16 @@ def test_slots_are_waited_for_as_long_as_they_come() -> None:
 
 
 def test_who_has_some_does_not_wait_long_for_others() -> None:
-    slots = Slots(90, 91)
+    slots = Slots(60, 61)
     assert slots.came(64) == 2
     assert slots.told == [(0, 64), (1, 64), (2, 64)]
-    assert 91 + SLOTS_QUIET_S <= slots.now_s < 92 + SLOTS_QUIET_S
+    assert 61 + SLOTS_QUIET_S <= slots.now_s < 62 + SLOTS_QUIET_S
+
+
+def test_executors_that_come_and_go_keep_no_application_from_its_beginning() -> None:
+    slots = Slots(*range(0, 1_000, 10))
+    assert 12 <= slots.came(64) <= 13
+    assert slots.now_s < SLOTS_TIMEOUT_S + 1
 
 
 def test_a_cluster_without_any_is_given_up() -> None:

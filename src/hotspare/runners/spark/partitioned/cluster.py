@@ -187,15 +187,19 @@ def slots_that_came(
     wait: Callable[[float], object] = time.sleep,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> int:
-    """How many there are, once these are as many as wanted, or none came for SLOTS_QUIET_S (SLOTS_TIMEOUT_S for the first one)."""
-    slots, since_s = look(), clock_s()
+    """How many there are, once these are as many as wanted, or none came for SLOTS_QUIET_S, or after SLOTS_TIMEOUT_S, in which a
+    first one may come."""
+    slots, end_s = look(), clock_s() + SLOTS_TIMEOUT_S
     while slots < wanted:
         told(slots, wanted)
+        quiet_s = min(end_s, clock_s() + SLOTS_QUIET_S) if slots else end_s
         while (found := look()) == slots:
-            if clock_s() - since_s >= (SLOTS_QUIET_S if slots else SLOTS_TIMEOUT_S):
+            if clock_s() >= quiet_s:
                 return slots
             wait(_LOOK_S)
-        slots, since_s = found, clock_s()
+        slots = found
+        if clock_s() >= end_s:
+            break
     return slots
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,7 @@ from pyspark import InheritableThread, TaskContext
 
 from hotspare.errors import RunnerError
 from hotspare.runners.spark.partitioned.cluster import SparkCluster
-from hotspare.runners.spark.partitioned.place import TaskPlace
+from hotspare.runners.spark.partitioned.place import RunningAttempt, TaskPlace
 
 _DETAIL_LENGTH_MAX = 500
 _KNOWN_WITHIN_S = 2.0
@@ -33,14 +32,6 @@ Work = Callable[[TaskPlace], Any]
 """What a task does; it is pickled, and so is what it returns."""
 OnJobEnd = Callable[[object, RunnerError | None], None]
 """(what the task returned, None) or (None, why there is nothing)."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunningAttempt:
-    """`runs_ms` since Spark gave it its slot, by the clock of the driver's machine."""
-
-    executor: str
-    runs_ms: int
 
 
 class TaskJobs:

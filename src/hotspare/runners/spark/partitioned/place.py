@@ -1,4 +1,4 @@
-"""Which attempt of a task of Spark this is. Apart, so that who only names it does not load Spark."""
+"""Which attempt of a task of Spark this is, and what is known of one. Apart, so that who only names it does not load Spark."""
 
 from __future__ import annotations
 
@@ -12,3 +12,11 @@ class TaskPlace:
     attempt: int
     stage: int
     id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunningAttempt:
+    """`runs_ms` since Spark gave it its slot, by the clock of the driver's machine."""
+
+    executor: str
+    runs_ms: int
