@@ -214,6 +214,7 @@ class PatternOperator(Operator):
         slots = np.empty(0, np.int64)
         while (count := int(waiting_for(rows, matches.lists, self._plan.program, taking.events, work, slots))) > len(slots):
             slots = np.empty(count, np.int64)
+        slots = slots[np.argsort(rows.order[slots], kind="stable")]  # whose failure is told is no matter of when they were read
         work.truth[slots] = 0
         event, p = int(work.counts[k.EVENT]), int(work.counts[k.AT])
         work.counts[k.ANSWERED] = 1
