@@ -96,7 +96,7 @@ def test_texts_that_come_and_go_take_bounded_memory_disk_and_mappings(tmp_path: 
     for step in range(100, 340):
         keys = np.random.default_rng(step).integers(0, 24_000, 2_000).tolist()
         put(pipeline, step, ("source", [f"P,N,{key},{step}-{key}{180 * 'z'},1" for key in keys]))
-        maps = len(Path("/proc/self/maps").read_text().splitlines())
+        maps = Path("/proc/self/maps").read_text().count(str(tmp_path))  # of the page file alone
         disk = 512 * os.fstat(strings._pages.leaving._file.number).st_blocks  # type: ignore[union-attr]
         now = {"away": budget.counts()["away"], "count": strings.count, "maps": maps, "disk": disk}
         most = {name: max(size, most[name]) for name, size in now.items()}
@@ -104,7 +104,7 @@ def test_texts_that_come_and_go_take_bounded_memory_disk_and_mappings(tmp_path: 
     assert most["count"] < 3 * 24_000
     assert most["away"] < 4 * live
     assert most["disk"] < 4 * live
-    assert most["maps"] < 1_000
+    assert 0 < most["maps"] < 500
     del pipeline
 
 
