@@ -22,7 +22,7 @@ from hotspare.errors import ClusterError
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.processes import is_process_gone
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
-from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, expected, lines, publish, published
+from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, publish_all
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
 TIMEOUT_S = 240
@@ -89,24 +89,14 @@ class Traffic:
 
     def publish_more(self) -> None:
         self._rows += 300
-        self._notes += publish(self._bus, self._folder, "notes", lines("notes", self._rows))
-        publish(self._bus, self._folder, "people", lines("people", self._rows))
-        publish(self._bus, self._folder, "orders", lines("orders", self._rows))
-
-    def _delivered(self) -> int:
-        tables = [published(self._bus, shard) for shard in all_shards()]
-        return sum(table["q/kept"].num_rows for table in tables if "q/kept" in table)
+        self._notes += publish_all(self._bus, self._folder, self._rows)
 
     def goes_on(self, *applications: str) -> None:
-        wait_until(lambda: self._delivered() == self._notes, "all that was published comes out", TIMEOUT_S, 0.1)
+        wait_until(lambda: delivered(self._bus) == self._notes, "all that was published comes out", TIMEOUT_S, 0.1)
         wait_until(lambda: is_hosted(self._cluster, *applications), f"{applications} host all shards", TIMEOUT_S, 0.1)
 
     def is_exact(self) -> None:
-        for shard in all_shards():
-            found = published(self._bus, shard)
-            wanted = expected(self._bus, shard, GroupSettings().skew_max_ms * 1000)
-            for stream, table in found.items():
-                assert table.equals(wanted[stream].slice(0, table.num_rows)), f"{shard}, {stream}"
+        check_exact(self._bus, GroupSettings().skew_max_ms * 1000)
 
 
 @pytest.fixture

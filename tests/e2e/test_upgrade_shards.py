@@ -18,7 +18,7 @@ from hotspare.bus.sqlite import SqliteBus
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.testing.applications import Applications, application_of, kill_all
 from hotspare.testing.cluster import Cluster, command, wait_until
-from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, expected, lines, publish, published
+from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, delivered, expected, publish_all, published
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
 TIMEOUT_S = 240
@@ -56,15 +56,9 @@ class ShopInShards:
     def go_on(self) -> None:
         """More is published, and comes out; all that is started hosts all shards."""
         self.rows += 300
-        self.notes += publish(self.bus, self.cluster.folder, "notes", lines("notes", self.rows))
-        publish(self.bus, self.cluster.folder, "people", lines("people", self.rows))
-        publish(self.bus, self.cluster.folder, "orders", lines("orders", self.rows))
-        wait_until(lambda: self._delivered() == self.notes, "all that was published comes out", TIMEOUT_S, 0.1)
+        self.notes += publish_all(self.bus, self.cluster.folder, self.rows)
+        wait_until(lambda: delivered(self.bus) == self.notes, "all that was published comes out", TIMEOUT_S, 0.1)
         self.hosts.wait_hosted(TIMEOUT_S)
-
-    def _delivered(self) -> int:
-        tables = [published(self.bus, shard) for shard in all_shards()]
-        return sum(table["q/kept"].num_rows for table in tables if "q/kept" in table)
 
     def active(self) -> set[str]:
         return {application_of(member) for member in self.hosts.active().values()}

@@ -179,6 +179,44 @@ def check_restarts(plan: Plan, pieces: Sequence[pa.RecordBatch], places: Sequenc
     assert snapshot_bytes(restored) == snapshot_bytes(whole)
 
 
+def check_any_restarts(
+    plan: Plan, pieces: Sequence[pa.RecordBatch], places: Sequence[int], slots: int, comes: Comes, linked_each: int = 7
+) -> None:
+    """`check_restarts` with pages of so many rows, however few there are."""
+    with pytest.MonkeyPatch.context() as patch:
+        small_pages(patch, slots, 1, linked_each)
+        if comes is Comes.AT_USE:
+            only_at_use(patch)
+        check_restarts(plan, pieces, places)
+
+
+def restored_at(plan: Plan, pieces: Sequence[pa.RecordBatch], place: int, count: int) -> Iterator[Pipeline]:
+    """The same snapshot, after so many batches, so often."""
+    whole = Pipeline.fresh(plan)
+    fed(list(pieces)[:place], whole)
+    frozen = whole.freeze()
+    for _ in range(count):
+        yield Pipeline.restore(plan, frozen.header, Asked(dict(frozen.pages())))
+
+
+def check_all_comes(plan: Plan, pieces: Sequence[pa.RecordBatch], place: int) -> dict[str, int]:
+    """After a restore and a while nothing is absent, also where no event comes, and what was not read is read once. How many pages
+    were absent at first."""
+    pieces, whole = list(pieces), Pipeline.fresh(plan)
+    fed(pieces[:place], whole)
+    frozen = whole.freeze()
+    pages = Asked(dict(frozen.pages()))
+    restored = Pipeline.restore(plan, frozen.header, pages)
+    before = absent(restored)
+    while restored._state.read_later:
+        restored._state.read_some(0)
+    assert absent(restored) == {}
+    assert len(set(pages.names)) == len(pages.names) == len(pages)
+    other = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
+    assert fed(unread(pieces, restored), restored) == fed(unread(pieces, other), other)
+    return before
+
+
 def opened(kind: str, folder: Path) -> Store:
     """A folder, or a store that is read as one on a server is."""
     return open_store((folder / "store").as_uri() if kind == "folder" else f"sqlite:///{folder}/store.db")

@@ -27,7 +27,8 @@ from tests.laws.absent_kit import (
     Comes,
     absent,
     check_after_restore,
-    check_restarts,
+    check_all_comes,
+    check_any_restarts,
     decoded,
     fed,
     filled,
@@ -35,6 +36,7 @@ from tests.laws.absent_kit import (
     only_at_use,
     opened,
     parts_of,
+    restored_at,
     small_pages,
     unread,
 )
@@ -114,36 +116,12 @@ def test_any_events(seed: int, slots: int, rooms: int, keys: int, comes: Comes) 
     """The same for many scripts, with a restore at any place, and another one soon after."""
     random = np.random.default_rng(seed)
     pieces = decoded(plan(), messages(random, 7, rooms, keys))
-    with pytest.MonkeyPatch.context() as patch:
-        small_pages(patch, slots, pages_min=1)
-        if comes is Comes.AT_USE:
-            only_at_use(patch)
-        check_restarts(plan(), pieces, random.integers(0, len(pieces), 2).tolist())
+    check_any_restarts(plan(), pieces, random.integers(0, len(pieces), 2).tolist(), slots, comes)
 
 
 def test_all_comes_by_and_by(page_slots: int) -> None:
     """After a while nothing is absent, whatever comes; and what was not read is read once."""
-    pieces, whole = list(batches()), Pipeline.fresh(plan())
-    fed(pieces[:30], whole)
-    frozen = whole.freeze()
-    pages = Asked(dict(frozen.pages()))
-    restored = Pipeline.restore(plan(), frozen.header, pages)
-    assert set(absent(restored)) >= BY
-    while restored._state.read_later:
-        restored._state.read_some(0)
-    assert absent(restored) == {}
-    assert len(set(pages.names)) == len(pages.names) == len(pages)
-    other = Pipeline.restore(plan(), frozen.header, dict(frozen.pages()))
-    assert fed(unread(pieces, restored), restored) == fed(unread(pieces, other), other)
-
-
-def restored_at(place: int, pages: int) -> Iterator[Pipeline]:
-    """The same snapshot, so often."""
-    whole = Pipeline.fresh(plan())
-    fed(list(batches())[:place], whole)
-    frozen = whole.freeze()
-    for _ in range(pages):
-        yield Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages())))
+    assert set(check_all_comes(plan(), batches(), 30)) >= BY
 
 
 FEW = """
@@ -187,7 +165,7 @@ def test_rows_come_to_where_they_arrived(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_law_bites(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a group that are not brought are missed; and so is their order."""
     small_pages(monkeypatch, 8)
-    restored, other = restored_at(30, 2)
+    restored, other = restored_at(plan(), batches(), 30, 2)
     expected = fed(unread(list(batches()), other), other)
     only_at_use(monkeypatch)
     if missed == "groups":

@@ -30,7 +30,7 @@ from tests.laws.absent_kit import (
     Comes,
     absent,
     check_after_restore,
-    check_restarts,
+    check_any_restarts,
     decoded,
     fed,
     filled,
@@ -117,11 +117,7 @@ def test_any_patterns_of_code(found: Windows, script: Script, slots: int, place:
 
 def check_any(found: Windows, script: Script, slots: int, places: list[int], comes: Comes) -> None:
     pieces = decoded(found.plan, case_of(found.plan, script).messages)
-    with pytest.MonkeyPatch.context() as patch:
-        small_pages(patch, slots, 1, linked_each=1)
-        if comes is Comes.AT_USE:
-            only_at_use(patch)
-        check_restarts(found.plan, pieces, [place % len(pieces) for place in places])
+    check_any_restarts(found.plan, pieces, [place % len(pieces) for place in places], slots, comes, linked_each=1)
 
 
 @settings(max_examples=10)
@@ -130,11 +126,7 @@ def test_any_events(seed: int, by_event: bool, slots: int, keys: int, comes: Com
     """With a restore at any place, and another one soon after."""
     random = np.random.default_rng(seed)
     pieces = decoded(plan(by_event), messages(random, 8, keys))
-    with pytest.MonkeyPatch.context() as patch:
-        small_pages(patch, slots, pages_min=1)
-        if comes is Comes.AT_USE:
-            only_at_use(patch)
-        check_restarts(plan(by_event), pieces, random.integers(0, len(pieces), 2).tolist())
+    check_any_restarts(plan(by_event), pieces, random.integers(0, len(pieces), 2).tolist(), slots, comes)
 
 
 def test_pages_that_are_cleared_are_read(page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:

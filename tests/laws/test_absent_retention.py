@@ -30,7 +30,7 @@ from tests.laws.absent_kit import (
     Comes,
     absent,
     check_after_restore,
-    check_restarts,
+    check_any_restarts,
     decoded,
     fed,
     filled,
@@ -124,17 +124,22 @@ def test_what_comes_after_a_restore_is_the_same(place: int, comes: Comes, page_s
     assert found <= set(went.before)
 
 
+COMES = st.sampled_from(Comes)
+
+
 @settings(max_examples=25)
-@given(st.integers(0, 2**32), st.sampled_from([1, 2, 8]), st.sampled_from([5, 40, 300]), st.sampled_from([1, 50]), st.booleans())
-def test_any_events(seed: int, slots: int, keys: int, linked_each: int, comes: bool) -> None:
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from([1, 2, 8]),
+    st.sampled_from([5, 40, 300]),
+    st.sampled_from([1, 50]),
+    st.sampled_from(Comes),
+)
+def test_any_events(seed: int, slots: int, keys: int, linked_each: int, comes: Comes) -> None:
     """The same for many scripts, with a restore at any place, and another one soon after."""
     random = np.random.default_rng(seed)
     pieces = decoded(plan(), messages(random, 9, keys))
-    with pytest.MonkeyPatch.context() as patch:
-        small_pages(patch, slots, 1, linked_each)
-        if not comes:
-            only_at_use(patch)
-        check_restarts(plan(), pieces, random.integers(0, len(pieces), 2).tolist())
+    check_any_restarts(plan(), pieces, random.integers(0, len(pieces), 2).tolist(), slots, comes, linked_each)
 
 
 def test_all_comes_by_and_by(page_slots: int) -> None:

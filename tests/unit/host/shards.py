@@ -101,5 +101,27 @@ def expected(bus: Bus, shard: Shard, skew_max_us: int) -> dict[str, pa.Table]:
     return {stream: pa.Table.from_batches(batches) for stream, batches in parts.items()}
 
 
+def publish_all(bus: Bus, folder: Path, rows: int) -> int:
+    """Of every source, up to so many rows; how many notes came by it, each of which comes out."""
+    notes = publish(bus, folder, "notes", lines("notes", rows))
+    publish(bus, folder, "people", lines("people", rows))
+    publish(bus, folder, "orders", lines("orders", rows))
+    return notes
+
+
+def delivered(bus: Bus) -> int:
+    """How many notes came out, of all shards."""
+    tables = [published(bus, shard) for shard in all_shards()]
+    return sum(table["q/kept"].num_rows for table in tables if "q/kept" in table)
+
+
+def check_exact(bus: Bus, skew_max_us: int) -> None:
+    """What each shard put out is what is expected of it, as far as it has come."""
+    for shard in all_shards():
+        wanted = expected(bus, shard, skew_max_us)
+        for stream, table in published(bus, shard).items():
+            assert table.equals(wanted[stream].slice(0, table.num_rows)), f"{shard}, {stream}"
+
+
 def all_shards() -> tuple[Shard, ...]:
     return shards_of(SHARDS)

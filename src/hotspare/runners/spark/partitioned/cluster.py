@@ -198,8 +198,6 @@ def slots_that_came(
                 return slots
             wait(_LOOK_S)
         slots = found
-        if clock_s() >= end_s:
-            break
     return slots
 
 
