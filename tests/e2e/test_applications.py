@@ -1,8 +1,8 @@
 """Two Spark applications with executors, on three real brokers and a real ZooKeeper, host a project in four shards: what befalls
 them loses, doubles and changes nothing, per shard (law Failover; DESIGN section 10).
 
-One pair of applications goes through all of it, for most of the time goes into starting them. `make chaos` plays every scenario,
-each with applications of its own.
+One pair of applications goes through all of it, for most of the time goes into starting them. An executor that is killed is in
+test_partitioned.py and test_standalone.py. `make chaos` plays every scenario, each with applications of its own.
 """
 
 from pathlib import Path
@@ -24,5 +24,5 @@ def test_what_happens_to_applications_on_real_servers_loses_doubles_and_changes_
         report, left = play_applications(scenarios, site, tmp_path / "run", 1, said.append)
     assert report.is_exact, (report.last_line(), said)
     assert report.published == report.delivered > 0
-    assert (report.kills, len(scenarios)) == (3, 3), said
+    assert (report.kills, len(scenarios)) == (2, 2), said
     assert left == []

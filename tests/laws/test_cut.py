@@ -101,7 +101,7 @@ def test_arrival(case: Case, places: list[int]) -> None:
     assert fed(case, apart) == (whole, snapshot)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(scripts(), st.lists(st.integers(0, 60), max_size=60), st.sampled_from([1, 20, 100_000]), st.sampled_from([1, 16, 4096]))
 def test_forgetting_strings(case: Case, places: list[int], looks: int, page_slots: int) -> None:
     """When the string table forgets shows nowhere, however little it does at a time, and if it forgets after every batch; nor in a

@@ -16,7 +16,7 @@ from tests.simulation.planting import Groups
 from tests.simulation.recent import ACCEPTED
 from tests.simulation.run import run_seed
 
-SEEDS = 400
+SEEDS = 240
 REAL_SEEDS = 20
 SHARDED_SEEDS = 60
 CASCADE_SEEDS = 24

@@ -233,7 +233,7 @@ class _Transactions:
 
 
 APPLICATION_SCENARIOS = (
-    ApplicationScenario("A1", an_executor_is_killed, is_short=True),
+    ApplicationScenario("A1", an_executor_is_killed),
     ApplicationScenario("A2", a_python_worker_is_killed),
     ApplicationScenario("A3", a_driver_is_killed, is_short=True),
     ApplicationScenario("A4", a_whole_application_is_killed),
