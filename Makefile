@@ -9,6 +9,9 @@ SEED   ?= 1
 RUNS   ?= 100000
 ARGS   ?=
 
+# Where a container says that Python writes no bytecode, each of the hundreds of processes of a test run compiles 430 modules.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup setup-test jars demo demo-kafka demo-windows demo-cluster test lint format types sim sim-campaign laws-search bench chaos-embedded chaos soak docs lock clean
