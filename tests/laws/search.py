@@ -1,8 +1,8 @@
 """A long search for graphs and changelogs that break a law: `python -m tests.laws.search --seed 1 --runs 1000`.
 
 Each run makes a graph and a changelog from its seed and checks all laws of `graph_laws` and the law Twin, the law Runner for tables
-with any rows, and another graph in the simulation of a cluster, the law Failover. What breaks one is made as small as it gets and
-printed as a project and a script.
+with any rows, an aggregate that begins behind rows that are kept, and another graph in the simulation of a cluster, the law
+Failover. What breaks one is made as small as it gets and printed as a project and a script.
 `--seed 17 --runs 1` repeats run 17.
 """
 
@@ -27,6 +27,7 @@ from tests.laws.graph_laws import broken, shrunk
 from tests.laws.table_laws import tables_differ
 from tests.laws.test_recent_input import differs as late_engine_differs
 from tests.laws.twin_engine import TwinEngine
+from tests.laws.upgrade_kit import begins_otherwise
 
 WINDOWS_MAX = 11
 
@@ -71,6 +72,7 @@ def main() -> int:
 def _tries(seed: int, windows_max: int, twin: TwinEngine, folder: Path) -> Iterator[Try]:
     graph, script = drawn(seed, windows_max)
     yield Try(graph, script, lambda graph, script: broken(graph, script, Random(seed)))
+    yield Try(graph, script, lambda graph, script: begins_otherwise(graph, script, Random(seed)))
     yield Try(graph, script, twin.differs)
     yield Try(graph, [], lambda graph, _: tables_differ(graph, seed))
     yield Try(graph, [], lambda *_: late_engine_differs(seed, Counter()))

@@ -61,7 +61,7 @@ def command(
         kept = open_store(store or default_store_url(bus))
         stack.callback(kept.close)
         places = Places(opened, service, kept)
-        wish = Wish(compile_plan(loaded.resolved), checked_prefix(prefix), Past.CUT if empty else Past.WHOLE)
+        wish = Wish(compile_plan(loaded.resolved), checked_prefix(prefix), Past.UNASKED if empty else Past.WHOLE)
         name = loaded.project.name
         found = [planned(group_name(prefix, name, shard), shard, wish, places) for shard in shards_of(shards)]
         _show(found)

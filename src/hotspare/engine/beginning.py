@@ -7,85 +7,124 @@ is given the rows that stand ahead of it, as if they came now, one after the oth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from enum import Enum
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from hotspare.engine.inside import ROWS
 from hotspare.engine.operators.contract import Applied
 from hotspare.engine.operators.rowwise import passed_rows
-from hotspare.engine.plan import Arc, Plan, Stage
+from hotspare.engine.plan import Arc, Node, Plan, Stage
 from hotspare.engine.rows.changelog import Opcodes
 from hotspare.engine.rows.chunk import Chunk, Int64s, Positions, Timeline
+from hotspare.engine.state.pages import Page
 from hotspare.engine.state.project_state import State
 from hotspare.engine.state.relation import Relation
-from hotspare.model.events import Flag, Opcode
+from hotspare.engine.state.strings import StringTable
 from hotspare.model.project import EVERY_SLOT, WindowId
 
 _AT_ONCE = 1 << 16
 
 
-class RowsAhead(Enum):
-    """What is known of the rows that changes may be about which leave a node."""
+@dataclass(frozen=True, slots=True)
+class RowsAhead:
+    """Where the rows stand that changes may be about which leave a node: nodes of windows that are kept, by number. `told`: their
+    pages tell the rows; `untold`: they keep something else. None at all: there are no such rows."""
 
-    NONE = "there are none"
-    KNOWN = "known"
-    UNKNOWN = "not known"
-    """Its window keeps something else, such as sums."""
+    told: frozenset[int] = frozenset()
+    untold: frozenset[int] = frozenset()
+
+    def __or__(self, other: RowsAhead) -> RowsAhead:
+        return RowsAhead(self.told | other.told, self.untold | other.untold)
+
+
+_NO_ROWS = RowsAhead()
 
 
 def rows_ahead(plan: Plan, kept: Collection[str]) -> list[RowsAhead]:
     """Of each node. `kept`: the pages that have their state; the others begin anew."""
     found: list[RowsAhead] = []
-    for node in plan.nodes:
-        parts = {} if node.in_head else node.operator.open().parts
+    for i, node in enumerate(plan.nodes):
+        page = Page() if node.in_head else node.operator.open()
         if node.in_head or node.operator.leaving.opcodes is not Opcodes.RESOLVED:
-            found.append(RowsAhead.NONE)
-        elif parts and node.page in kept:
-            is_listed = node.stage is Stage.WINDOW and _is_of_own_rows(parts.get(ROWS), len(node.operator.schema))
-            found.append(RowsAhead.KNOWN if is_listed else RowsAhead.UNKNOWN)
-        elif parts and not node.operator.needs_rows:
-            found.append(RowsAhead.NONE)  # it begins empty
+            found.append(_NO_ROWS)
+        elif page.parts and node.page in kept:
+            at = frozenset((i,))
+            found.append(RowsAhead(untold=at) if _standing(node, page, StringTable()) is None else RowsAhead(told=at))
+        elif page.parts and not node.operator.needs_rows:
+            found.append(_NO_ROWS)  # it begins empty
         else:
-            inputs = {found[arc.node] for arc in node.inputs}
-            found.append(next((each for each in (RowsAhead.UNKNOWN, RowsAhead.KNOWN) if each in inputs), RowsAhead.NONE))
+            found.append(_of_inputs(node, found))
     return found
 
 
 def needing_rows(plan: Plan, kept: Collection[str]) -> dict[WindowId, RowsAhead]:
-    """Windows that begin anew and need rows for it, and what is known of these."""
+    """Windows that begin anew and need rows for it, and where these stand."""
     ahead = rows_ahead(plan, kept)
-    needy = [(i, node) for i, node in enumerate(plan.nodes) if node.operator.needs_rows and node.page not in kept]
-    return {node.operator.id: ahead[i] for i, node in needy if ahead[i] is not RowsAhead.NONE}
+    needy = {node.operator.id: _of_inputs(node, ahead) for node in plan.nodes if _is_needy(node, kept)}
+    return {window: rows for window, rows in needy.items() if rows != _NO_ROWS}
+
+
+def pages_to_begin_with(plan: Plan, kept: Collection[str]) -> frozenset[str]:
+    """Those that `begin_with_rows` looks at, or fills."""
+    return frozenset(plan.nodes[i].page for i in _on_the_way(plan, kept))
 
 
 def begin_with_rows(plan: Plan, state: State, kept: Collection[str]) -> list[str]:
-    """Give them to those that need them, whose rows must be known; the pages that were filled. What `apply` raises."""
-    ahead, filled, left = rows_ahead(plan, kept), list[str](), dict[int, Applied]()
-    for i, node in enumerate(plan.nodes):
-        if ahead[i] is not RowsAhead.KNOWN:
-            continue
-        page = state.pages[node.page]
-        if node.page in kept and page.parts:
-            left[i] = Applied(_rows_of(page.parts[ROWS]))
-            continue
-        left[i] = _applied(plan, i, state, [_through(left.get(arc.node), arc) for arc in node.inputs])
-        filled += [node.page] if page.parts else []
-    return filled
+    """Give them to those that need them, whose rows must be told; the pages that were filled. What `apply` raises. Rows of one
+    window come after those of another one, piece by piece."""
+    way = _on_the_way(plan, kept)
+    for i, node in way.items():
+        if node.page in kept and state.pages[node.page].parts:
+            rows = _standing(node, state.pages[node.page], state.strings)
+            assert rows is not None
+            for piece in _pieces(rows):
+                _pass_on(plan, way, state, {i: Applied(piece)})
+    return [node.page for node in way.values() if _is_needy(node, kept)]
 
 
-def _is_of_own_rows(part: object, width: int) -> bool:
-    return isinstance(part, Relation) and part.shape.width == width
+def _is_needy(node: Node, kept: Collection[str]) -> bool:
+    return node.operator.needs_rows and node.page not in kept
 
 
-def _rows_of(part: object) -> Chunk:
-    """All rows of a window, as inserts, in the order in which they arrived."""
-    assert isinstance(part, Relation)
-    lanes, valid, _ = part.stored()
-    count = len(lanes)
-    opcode, flags = np.full(count, Opcode.INSERT, np.uint8), np.full(count, Flag.NORMAL, np.uint8)
-    return Chunk(np.arange(count), opcode, flags, np.ascontiguousarray(lanes), np.ascontiguousarray(valid))
+def _of_inputs(node: Node, ahead: list[RowsAhead]) -> RowsAhead:
+    found = _NO_ROWS
+    for arc in node.inputs:
+        found |= ahead[arc.node]
+    return found
+
+
+def _on_the_way(plan: Plan, kept: Collection[str]) -> dict[int, Node]:
+    """The nodes from where rows stand to windows that need them, in the plan's order."""
+    ahead = rows_ahead(plan, kept)
+    found, left = set[int](), [i for i, node in enumerate(plan.nodes) if _is_needy(node, kept)]
+    while left:
+        at = left.pop()
+        if at not in found and ahead[at].told:
+            found.add(at)
+            left += [arc.node for arc in plan.nodes[at].inputs if at not in ahead[at].told]
+    return {i: plan.nodes[i] for i in sorted(found)}
+
+
+def _standing(node: Node, page: Page, strings: StringTable) -> Chunk | None:
+    """All rows that a window put out and did not take back, as inserts in the order in which they arrived; None where its page
+    does not tell them."""
+    if node.stage is not Stage.WINDOW:
+        return None
+    part = page.parts.get(ROWS)
+    if isinstance(part, Relation) and part.shape.width == len(node.operator.schema):
+        lanes, valid, _ = part.stored()
+        return Chunk.of_rows(lanes, valid)
+    return node.operator.standing(page, strings)
+
+
+def _pass_on(plan: Plan, way: Mapping[int, Node], state: State, left: dict[int, Applied]) -> None:
+    """What left a node, through those that follow it on the way."""
+    for i, node in way.items():
+        inputs = [_through(left.get(arc.node), arc) for arc in node.inputs]
+        if i not in left and any(inputs):
+            left[i] = _applied(plan, i, state, inputs)
 
 
 def _through(left: Applied | None, arc: Arc) -> Chunk | None:

@@ -9,7 +9,7 @@ restored engine wrong or crash.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -108,18 +108,20 @@ class Frozen:
             yield name, content if isinstance(content, bytes) else content.encode()
 
 
-def freeze(plan: Plan, state: State) -> Frozen:
-    """Share the state's buffers copy-on-write; costs next to nothing."""
+def freeze(plan: Plan, state: State, only: Container[str] | None = None) -> Frozen:
+    """Share the state's buffers copy-on-write; costs next to nothing. `only`: of these windows' pages."""
     return Frozen(
         header=_header(plan, state),
-        frozen={name: page.freeze() for name, page in state.pages.items() if page.parts},
+        frozen={name: page.freeze() for name, page in state.pages.items() if page.parts and (only is None or name in only)},
         strings=state.strings.freeze(),
     )
 
 
-def restore(plan: Plan, header: bytes, pages: Mapping[str, bytes], residence: Residence = NO_BUDGET) -> State:
-    """The state of a snapshot. Pages are asked for one after the other, so `pages` need not have them in memory. SnapshotFormat,
-    ProjectChanged, SnapshotDamaged, and what `pages` raises."""
+def restore(
+    plan: Plan, header: bytes, pages: Mapping[str, bytes], residence: Residence = NO_BUDGET, only: Container[str] | None = None
+) -> State:
+    """The state of a snapshot. Pages are asked for one after the other, so `pages` need not have them in memory. `only`: those of
+    these windows; the others have none then. SnapshotFormat, ProjectChanged, SnapshotDamaged, and what `pages` raises."""
     state = fresh_state(plan, residence=residence)
     with _told_as_damage():
         _read_header(plan, state, json.loads(header))
@@ -133,6 +135,8 @@ def restore(plan: Plan, header: bytes, pages: Mapping[str, bytes], residence: Re
             named = of_owner.names if number.isdecimal() else of_owner.key_names
             named[part, int(number.removeprefix(_KEYS))] = name
         for name, page in stateful.items():
+            if only is not None and name not in only:
+                continue
             if name not in pages:
                 raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it lacks {name}")
             decode_page(page, pages[name], of_rows[name], state.strings)

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from hotspare.engine.beginning import RowsAhead, begin_with_rows, needing_rows
+from hotspare.engine.beginning import RowsAhead, begin_with_rows, needing_rows, pages_to_begin_with
 from hotspare.engine.code.shared import PAGE as SHARED_PAGE
 from hotspare.engine.lineage import Lineages, lineages
 from hotspare.engine.numbering import NUMBERING
-from hotspare.engine.plan import Node, Plan
+from hotspare.engine.plan import Node, Plan, Stage
 from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS
 from hotspare.engine.snapshot import check_header, encode_page, freeze, restore
 from hotspare.engine.state.pages import Page
@@ -34,10 +34,13 @@ UPGRADED = "upgraded_from"
 
 
 class Past(Enum):
-    """What the topics hold of the input that a group has taken."""
+    """What the topics give of the state of a group; but for WHOLE, why nothing is recomputed from them."""
 
-    WHOLE = "whole"
-    CUT = "cut"
+    WHOLE = "all of it"
+    CUT = "the topics no longer hold all that came since the group began"
+    CARRIED = "the state comes of a snapshot, not of the topics alone"
+    UNNOTED = "nobody noted where on the topics the group began"
+    UNASKED = "--empty says that nothing is"
 
 
 class Fate(Enum):
@@ -98,12 +101,12 @@ class Upgrade:
 def compare(before: Plan, after: Plan, past: Past, semantics: int = SEMANTICS) -> Upgrade:
     """`semantics`: the version of what windows mean that the state of `before` was made with."""
     old, new = lineages(before), lineages(after)
-    unread = _unread(before, after) if past is Past.WHOLE else ()
-    past = Past.CUT if unread else past
-    stateful = dict.fromkeys((node.operator.id for node in _stateful(after)), Fate.RECOMPUTED if past is Past.WHOLE else Fate.EMPTY)
+    unread = _unread(before, after) if past in (Past.WHOLE, Past.UNASKED) else ()
+    is_recomputed = past is Past.WHOLE and not unread
+    stateful = dict.fromkeys((node.operator.id for node in _stateful(after)), Fate.RECOMPUTED if is_recomputed else Fate.EMPTY)
     anew = {w.id: stateful.get(w.id, Fate.NONE) for w in after.resolved.windows}
     windows = [_changed(before, after, old, new, window, fate) for window, fate in anew.items()]
-    needy = needing_rows(after, _kept_pages(after, windows)) if past is Past.CUT else {}
+    needy = {} if is_recomputed else needing_rows(after, _kept_pages(after, windows))
     windows = [replace(each, fate=Fate.FILLED) if each.window in needy else each for each in windows]
     windows = [replace(each, reasons=each.reasons + unread) if each.fate in (Fate.EMPTY, Fate.FILLED) else each for each in windows]
     windows += [WindowChange(w.id, Fate.GONE) for w in before.resolved.windows if w.id not in new.states]
@@ -113,7 +116,7 @@ def compare(before: Plan, after: Plan, past: Past, semantics: int = SEMANTICS) -
         streams={name: _stream_fate(old.streams.get(name), new.streams.get(name), semantics) for name in names},
         new_topics=tuple(w for w in after.resolved.sources if w not in before.resolved.sources),
         gone_topics=tuple(w for w in before.resolved.sources if w not in after.resolved.sources),
-        refusals=(*_refusals(before, after), *_without_rows(needy)),
+        refusals=(*_refusals(before, after), *_without_rows(after, needy, unread or (past.value,))),
     )
 
 
@@ -159,13 +162,26 @@ def _refusals(before: Plan, after: Plan) -> Iterator[str]:
             yield f"source window {source} would read another topic than before: give it another name"
 
 
-def _without_rows(needy: Mapping[WindowId, RowsAhead]) -> Iterator[str]:
+def _without_rows(after: Plan, needy: Mapping[WindowId, RowsAhead], why: tuple[str, ...]) -> Iterator[str]:
+    """`why`: nothing is recomputed."""
     for window, ahead in needy.items():
-        if ahead is RowsAhead.UNKNOWN:
-            yield (
-                f"window {window} cannot begin empty, and nobody knows the rows that it would begin with: who is ahead of it keeps "
-                "other things than rows; where topics hold all, and --empty is not said, it is recomputed"
-            )
+        if not ahead.untold:
+            continue
+        nodes = [after.nodes[i] for i in sorted(ahead.untold)]
+        untold = _listed(tuple(dict.fromkeys(node.operator.id for node in nodes)))
+        kept = "; ".join(f"{node.operator.id} is kept, and {_KEEPS[node.stage is Stage.WINDOW]}" for node in nodes)
+        otherwise = "say it without --empty, or " if why == (Past.UNASKED.value,) else ""
+        yield (
+            f"window {window} would take back rows that it never had, and nobody knows these, to begin with them: {kept}. "
+            f"It is not recomputed from the topics: {'; '.join(why)}. What can be done: {otherwise}put a copy window between "
+            f"{untold} and {window}, or give {untold} another name; what is new begins empty then, and {window} too"
+        )
+
+
+_KEEPS = {
+    True: "keeps something else than the rows that it put out",
+    False: "what it let go at its pulses is not kept",
+}
 
 
 def _kept_pages(after: Plan, windows: Sequence[WindowChange]) -> frozenset[str]:
@@ -215,7 +231,7 @@ def carried_over(
     try:
         content = json.loads(header)
         check_header(before, content)
-        found = compare(before, after, Past.CUT, int(content.get("semantics", BEFORE_VERSIONS)))
+        found = compare(before, after, Past.CARRIED, int(content.get("semantics", BEFORE_VERSIONS)))
         if found.refusals:
             raise UsageError("the project cannot go on with the state of the one before", detail="\n  ".join(found.refusals))
         carried = _header(before, after, found, content)
@@ -240,10 +256,10 @@ def carried_over(
 
 
 def _filled(after: Plan, header: bytes, pages: Mapping[str, bytes], kept: frozenset[str]) -> dict[str, bytes]:
-    """The pages of windows that begin with the rows ahead of them, those of their rows among them."""
-    state = restore(after, header, pages)
+    """The pages of windows that begin with the rows ahead of them, those of their rows among them. No others are in memory."""
+    state = restore(after, header, pages, only=pages_to_begin_with(after, kept) | {SHARED_PAGE})
     filled = frozenset(begin_with_rows(after, state, kept))
-    return {name: page for name, page in freeze(after, state).pages() if _page_of(name) in filled}
+    return dict(freeze(after, state, only=filled).pages())
 
 
 def _opened(node: Node, shard: int) -> Page:

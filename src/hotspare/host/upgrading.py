@@ -38,7 +38,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The new project. `past` CUT: windows that changed begin empty, also where the topics hold all."""
+    """The new project. `past` UNASKED: windows that changed begin empty, also where the topics hold all."""
 
     plan: Plan
     prefix: str
@@ -77,16 +77,20 @@ def planned(group: str, shard: Shard, wish: Wish, places: Places) -> Planned:
         raise UsageError(f"no engine of group {group} ever started", hint="start one with: hotspare run")
     before = compile_plan(resolve(from_document(known.leading.document)))
     topics = group_topics(before.resolved.project, before, wish.prefix, shard, places.bus.topics())
-    past = wish.past if _holds_all(places, group, known.leading, topics) else Past.CUT
+    past = _past(places, group, known.leading, topics)
+    past = wish.past if past is Past.WHOLE else past
     return Planned(group, shard, known, before, wish.plan, compare(before, wish.plan, past, known.leading.semantics))
 
 
-def _holds_all(places: Places, group: str, leading: Version, topics: GroupTopics) -> bool:
+def _past(places: Places, group: str, leading: Version, topics: GroupTopics) -> Past:
     """Whether all that the group took since it began is still there, and its states come of that alone."""
+    if leading.begin is not Begin.ORIGIN:
+        return Past.CARRIED
     origin = stated_origin(places.coordination, group, topics)
-    return leading.begin is Begin.ORIGIN and all(
-        (p.topic, p.number) in origin and places.bus.begin_offset(p) <= origin[p.topic, p.number] for _, p in topics.partitions
-    )
+    if any((p.topic, p.number) not in origin for _, p in topics.partitions):
+        return Past.UNNOTED
+    is_whole = all(places.bus.begin_offset(p) <= origin[p.topic, p.number] for _, p in topics.partitions)
+    return Past.WHOLE if is_whole else Past.CUT
 
 
 def upgrade(wanted: Planned, places: Places) -> SnapshotInfo | None:

@@ -111,13 +111,21 @@ class AggregateOperator(Operator):
         bad += refused
         chunk = self._numbered(page, events.chunk) if self._numbers_rows else events.chunk
         made, source, failed = self._groups.take(page, chunk, timeline, strings)
-        for column in self._identifiers:
-            made.lanes[:, column] = identifiers(self._seed, made.lanes[:, column], strings)
-        chunk, passes, wrong = self._outputs.evaluated(made, strings)
+        chunk, passes, wrong = self._computed(made, strings)
         told = self._refused(failed, passes, wrong, made)
         if len(told):
             bad += bad_events(told, _caused(given, events.row[source], made), self._entry, strings)
         return Applied(passed_rows(chunk, passes), bad.by_rank())
+
+    def standing(self, page: Page, strings: StringTable) -> Chunk:
+        chunk, passes, _ = self._computed(self._groups.standing(page), strings)
+        return passed_rows(chunk, passes)
+
+    def _computed(self, made: Chunk, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
+        """Rows of the window's schema of keys and results, as `RowWork.evaluated`."""
+        for column in self._identifiers:
+            made.lanes[:, column] = identifiers(self._seed, made.lanes[:, column], strings)
+        return self._outputs.evaluated(made, strings)
 
     def _with_arguments(self, given: Chunk, strings: StringTable) -> tuple[_Events, BadEvents]:
         """Rows that belong to a group; the others are bad events."""

@@ -103,6 +103,16 @@ class Groups:
         chunk = Chunk(out.rank[made], out.opcode[made], out.flags[made], out.lanes[made], out.valid[made], is_whole=True)
         return Changed(chunk, out.source[made], out.failed[made])
 
+    def standing(self, page: Page) -> Chunk:
+        """Keys and results of all groups where these can be, in the order in which groups came; those in `wide` last."""
+        stored = [cast(Relation, page.parts[name]).stored()[:2] for name in (GROUPS, WIDE_GROUPS)]
+        can_be = [lanes[:, self._width] == 0 for lanes, _ in stored]
+        found = [
+            (lanes[chosen, : self._width], valid[chosen, : self._width])
+            for (lanes, valid), chosen in zip(stored, can_be, strict=True)
+        ]
+        return Chunk.of_rows(*map(np.concatenate, zip(*found, strict=True)))
+
     def _bring_ordered(self, page: Page, events: Chunk) -> None:
         """Read what a restore left in the store of that which the groups of these events keep in order."""
         groups, values, arrivals = events.lanes[:, : self._keys], page.parts.get(VALUES), page.parts.get(ARRIVALS)

@@ -100,6 +100,11 @@ class Operator(ABC):
         as `open` made it."""
         return
 
+    def standing(self, page: Page, strings: StringTable) -> Chunk | None:
+        """The rows that it put out and did not take back, as inserts, where its page tells them otherwise than as the part
+        `engine.inside.ROWS`; else None. Also asked of a fresh page."""
+        return None
+
     @abstractmethod
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         """Take one chunk per input (for a source window: the events of its topic), in the order of the resolved inputs, and the

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hotspare.model.events import Flag, Opcode
+
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 UInt8s = npt.NDArray[np.uint8]
@@ -101,6 +103,13 @@ class Chunk:
             values[values == 0.0] = 0.0
             values[np.isnan(values)] = np.nan
         return Chunk(self.rank, self.opcode, self.flags, lanes, self.valid)
+
+    @classmethod
+    def of_rows(cls, lanes: Int64s, valid: Bools) -> Chunk:
+        """Rows that stand, as inserts one after the other."""
+        count = len(lanes)
+        opcode, flags = np.full(count, Opcode.INSERT, np.uint8), np.full(count, Flag.NORMAL, np.uint8)
+        return cls(np.arange(count), opcode, flags, np.ascontiguousarray(lanes), np.ascontiguousarray(valid), is_whole=True)
 
     @classmethod
     def empty(cls, width: int) -> Chunk:

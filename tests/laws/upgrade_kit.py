@@ -1,0 +1,97 @@
+"""A changed project that goes on with the state of the one before, for laws: what it is fed, and an aggregate that begins in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pyarrow as pa
+
+from hotspare.engine.beginning import rows_ahead
+from hotspare.engine.head.head import Head
+from hotspare.engine.pipeline import Pipeline
+from hotspare.engine.plan import Plan
+from hotspare.engine.rows.changelog import Opcodes
+from hotspare.engine.upgrade import Fate, Past, carried_over, compare
+from hotspare.errors import ProjectError
+from hotspare.model.types import KeyRole
+from tests.laws.any_changelogs import Given, raw_messages
+from tests.laws.any_expressions import OVER_ROWS
+from tests.laws.any_graphs import Graph
+from tests.laws.core_scripts import joined
+from tests.laws.graph_laws import same
+
+
+def fed(plan: Plan, pipeline: Pipeline, raw: list[pa.RecordBatch]) -> dict[str, pa.Table]:
+    head = Head.of(plan)
+    return joined([pipeline.feed(head.decode(each)) for each in raw])
+
+
+def only(outputs: dict[str, pa.Table], names: list[str]) -> dict[str, pa.Table]:
+    return {name: table for name, table in outputs.items() if name in names}
+
+
+def unread(raw: pa.RecordBatch, following: dict[tuple[int, int], int]) -> pa.RecordBatch:
+    topic, offset = raw.column("topic").to_pylist(), raw.column("offset").to_pylist()
+    return raw.filter(pa.array([o >= following.get((t, 0), 0) for t, o in zip(topic, offset, strict=True)], pa.bool_()))
+
+
+def begins_otherwise(graph: Graph, script: Sequence[Given], random: Random) -> str | None:
+    """How an aggregate behind any window, made anew where rows stand ahead of it, differs from one that took all events; None: not
+    at all, or there can be none."""
+    try:
+        summed = _summed(graph, random)
+        before, after = graph.plan(), summed.plan()
+    except ProjectError:
+        return None
+    found = compare(before, after, Past.CUT)
+    fates = {each.window.window: each.fate for each in found.windows}
+    if found.refusals or fates["zzz"] is not Fate.FILLED or _has_inserts_alone(after):
+        return None
+    raw = raw_messages(script, len(before.entries))
+    cut = random.randrange(len(raw) + 1)
+    old, always = Pipeline.fresh(before), Pipeline.fresh(after)
+    fed(before, old, raw[:cut])
+    fed(after, always, raw[:cut])
+    frozen = old.freeze()
+    new = Pipeline.restore(after, *carried_over(before, after, frozen.header, dict(frozen.pages())))
+    following = dict(old.next_offsets)
+    rest = [left for each in raw if (left := unread(each, following)).num_rows]
+    made, expected = (only(fed(after, each, given), ["q/zzz"]) for each, given in ((new, rest), (always, raw[cut:])))
+    try:
+        same("an aggregate that begins", _unnumbered(made), _unnumbered(expected))
+    except AssertionError as error:
+        return f"{error}\n{summed.text}"
+    return None
+
+
+def _summed(graph: Graph, random: Random) -> Graph:
+    """With an aggregate behind one of its windows, of functions that ask for the rows alone; ProjectError where none may be."""
+    sums = [name for name, window in graph.windows.items() if window["type"] == "aggregate"]
+    behind = random.choice(random.choice((list(graph.windows), sums, sums)) or list(graph.windows))
+    schema = graph.resolved().schema(next(each.id for each in graph.resolved().windows if each.id.window == behind))
+    chosen = [f for f in schema.fields if f.name in OVER_ROWS and f.role is not KeyRole.KEY]
+    groups = [f.name for f in random.sample(chosen, min(len(chosen), random.choice((1, 1, 2))))]
+    text = ",".join(f"{f.name}{'*' if f.name in groups else ''}:{f.type.value}" for f in chosen)
+    outputs = {f.name: random.choice(OVER_ROWS[f.name]) for f in chosen if f.name not in groups}
+    return graph.with_window("zzz", {"type": "aggregate", "schema": text, "outputs": outputs}, [(behind, "zzz", "")])
+
+
+def _has_inserts_alone(plan: Plan) -> bool:
+    """Whether among the rows ahead of it are some that nobody takes back, so that it does not begin with them."""
+    ahead = rows_ahead(plan, frozenset(node.page for node in plan.nodes))
+    left = [i for i, node in enumerate(plan.nodes) if node.operator.id.window == "zzz"]
+    while left:
+        at = left.pop()
+        node = plan.nodes[at]
+        if node.operator.id.window != "zzz" and at in ahead[at].told:
+            continue
+        if node.operator.leaving.opcodes is not Opcodes.RESOLVED or not node.inputs:
+            return True
+        left += [arc.node for arc in node.inputs]
+    return False
+
+
+def _unnumbered(outputs: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """Without place and digest in the stream: the one that begins has put nothing out before."""
+    return {name: table.drop_columns(["hs:sequence", "hs:digest"]) for name, table in outputs.items()}
