@@ -14,6 +14,7 @@ from hotspare.bus.sqlite import SqliteBus
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.coordination.sqlite import SqliteCoordination
 from hotspare.errors import BusLocked, UsageError
+from hotspare.host.restoring import store_url
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.open import default_store_url, open_store
 from tests.contract.material import member, outgoing, values
@@ -106,6 +107,13 @@ def test_the_busy_timeout_can_be_set(tmp_path: Path) -> None:
         (open_store, "ftp://user:secret@host", "'ftp' is no kind of snapshot store"),
         (open_store, "file://relative/folder", "needs an absolute folder"),
         (open_store, "file:///", "needs an absolute folder"),
+        (open_store, "file:///folder?keyfile=/secret", "takes no option but that of a key"),
+        (open_store, "file:///folder#secret", "write %3F for a question mark and %23"),
+        (open_store, "file://[secret", "URL of a snapshot store cannot be read"),
+        (open_store, "s3://user:secret\uff0f@bucket", "URL of a snapshot store cannot be read"),
+        (store_url, "redis://user:secret@host", "a password does not stand in this URL"),
+        (store_url, "kafka://host:9092/name?sasl.password=secret", "a password does not stand in this URL"),
+        (store_url, "file:///folder?key=secret", "a password does not stand in this URL"),
         (default_coordination_url, "kafka://host:9092", "give --coordination URL"),
         (default_store_url, "kafka://host:9092", "give --store URL"),
         (default_store_url, "sqlite:///", "give --store URL"),

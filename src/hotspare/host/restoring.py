@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from hotspare.bus.contract import Bus
 from hotspare.bus.naming import group_name
@@ -17,8 +17,12 @@ from hotspare.host.definition import PipelineFactory, group_topics
 from hotspare.model.project import Project
 from hotspare.shard import shards_of
 from hotspare.stores.contract import Store
+from hotspare.stores.encryption import KEY
 from hotspare.stores.open import open_store
 from hotspare.telemetry.log import Log
+
+_SECRETS = "password", "secret"
+"""How options of a store's client end that are secrets."""
 
 
 def store_url(text: str) -> str:
@@ -26,8 +30,15 @@ def store_url(text: str) -> str:
     all engines of the group read."""
     if "://" not in text:
         return Path(text).absolute().as_uri()
-    if urlsplit(text).password:
-        raise UsageError("a password does not stand in this URL, which all engines read", hint="name its place: password_file=...")
+    try:
+        parts = urlsplit(text)
+        options = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
+        has_password = bool(parts.password) or any(name == KEY or name.lower().endswith(_SECRETS) for name in options)
+    except ValueError:
+        return text  # whoever opens it says so
+    if has_password:
+        hint = "name its place: password_file=..., or key_file=..."
+        raise UsageError("a password does not stand in this URL, which all engines read", hint=hint)
     return text
 
 

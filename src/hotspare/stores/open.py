@@ -9,18 +9,23 @@ from urllib.parse import unquote, urlsplit
 from hotspare.errors import UsageError
 from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
-from hotspare.stores.encryption import Cipher, EncryptedStore, without_key
+from hotspare.stores.encryption import KEY_ENV, KEY_FILE, Cipher, EncryptedStore, without_key
 from hotspare.stores.memory import MemoryStore
 
 FOLDER_SUFFIX = "-snapshots"
 _DATABASES = ("postgresql", "mariadb", "mysql", "sqlite", "oracle", "mssql")
 _OBJECTS = ("s3", "gs", "gcs", "az", "abfs", "abfss")
+_HINT = "use file:///folder, s3://bucket/prefix, redis://host:6379/0 or postgresql://user@host/database"
 _SHARED: dict[str, MemoryStore] = {}
 
 
 def open_store(url: str) -> Store:
     """UsageError for a URL that names none. A folder is created; `%20` and the like in its name are resolved. With `key_file=` or
     `key_env=` everything in it is encrypted (`encryption.py`)."""
+    try:
+        urlsplit(url)
+    except ValueError:
+        raise UsageError("the URL of a snapshot store cannot be read", hint=_HINT) from None
     url, key = without_key(url)
     return EncryptedStore(_opened(url), Cipher(key)) if key else _opened(url)
 
@@ -30,10 +35,7 @@ def _opened(url: str) -> Store:
     if separator and scheme == "memory" and rest:
         return _SHARED.setdefault(rest, MemoryStore())
     if separator and scheme == "file":
-        parts = urlsplit(url)
-        if parts.netloc not in ("", "localhost") or len(parts.path) < 2:
-            raise UsageError("file:// needs an absolute folder", hint="use file:///folder")
-        return DirectoryStore(Path(unquote(parts.path)))
+        return DirectoryStore(_folder(rest))
     if separator and scheme in _DATABASES:
         return _sql_store(url)
     if separator and scheme in ("redis", "rediss"):
@@ -44,10 +46,20 @@ def _opened(url: str) -> Store:
         from hotspare.stores.changelog.store import ChangelogStore
 
         return ChangelogStore(url)
-    raise UsageError(
-        f"{scheme[:20]!r} is no kind of snapshot store",
-        hint="use file:///folder, s3://bucket/prefix, redis://host:6379/0 or postgresql://user@host/database",
-    )
+    raise UsageError(f"{scheme[:20]!r} is no kind of snapshot store", hint=_HINT)
+
+
+def _folder(rest: str) -> Path:
+    """Of what stands behind `file://`. Nothing of it is passed over: an option that is written wrong might be that of a key."""
+    host, slash, path = rest.partition("/")
+    if host not in ("", "localhost") or not path:
+        raise UsageError("file:// needs an absolute folder", hint="use file:///folder")
+    if "?" in path or "#" in path:
+        raise UsageError(
+            "file:// takes no option but that of a key",
+            hint=f"known: {KEY_FILE}, {KEY_ENV}; in a folder's name write %3F for a question mark and %23 for a number sign",
+        )
+    return Path(unquote(slash + path))
 
 
 def _sql_store(url: str) -> Store:
