@@ -9,7 +9,7 @@ restored engine wrong or crash.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hotspare.engine.plan import Plan
+from hotspare.engine.rows.chunk import Int64s
 from hotspare.engine.semantics import BEFORE_VERSIONS, READ_SINCE, SEMANTICS, refuse_other_semantics
 from hotspare.engine.state.absent import KeptPages
 from hotspare.engine.state.memory import NO_BUDGET, Residence
@@ -134,7 +135,7 @@ def restore(
             of_owner = of_rows[owner]
             named = of_owner.names if number.isdecimal() else of_owner.key_names
             named[part, int(number.removeprefix(_KEYS))] = name
-        for name, page in stateful.items():
+        for name, page in sorted(stateful.items(), key=lambda each: not each[1].stays):  # texts of others may leave at once
             if only is not None and name not in only:
                 continue
             if name not in pages:
@@ -310,13 +311,13 @@ class RowPagesOf(Mapping[tuple[str, int], bytes]):
 class _Decoded(KeptPages):
     """Row pages of one part by number, decoded when they are asked for; strings get codes then."""
 
-    def __init__(self, part: str, of_rows: RowPagesOf, strings: StringTable) -> None:
-        self._part, self._of_rows, self._strings = part, of_rows, strings
+    def __init__(self, part: str, of_rows: RowPagesOf, strings: StringTable, hold: Callable[[Int64s], object]) -> None:
+        self._part, self._of_rows, self._strings, self._hold = part, of_rows, strings, hold
         self._numbers = dict.fromkeys(sorted(number for name, number in of_rows.names if name == part))
 
     def __getitem__(self, number: int) -> Columns:
         with _told_as_damage():
-            return _decode(self._of_rows[self._part, number], [self._part], self._strings)[1][self._part]
+            return _decode(self._of_rows[self._part, number], [self._part], self._strings, self._hold)[1][self._part]
 
     def __contains__(self, number: object) -> bool:
         return number in self._numbers
@@ -379,9 +380,10 @@ def _told_as_damage() -> Iterator[None]:
 
 def decode_page(page: Page, data: bytes, of_rows: RowPagesOf, strings: StringTable) -> None:
     """Fill a fresh page from its canonical form and that of its row pages, of which some may be read later; strings get codes."""
-    format_, parts = _decode(data, list(page.parts), strings)
+    hold = strings.hold if page.stays else len
+    format_, parts = _decode(data, list(page.parts), strings, hold)
     for name, columns in parts.items():
-        part, row_pages = page.parts[name], _Decoded(name, of_rows, strings)
+        part, row_pages = page.parts[name], _Decoded(name, of_rows, strings, hold)
         if isinstance(part, Paged) and format_ > _WITHOUT_ROW_PAGES:
             part.load_pages(columns, row_pages)
         elif row_pages:
@@ -390,12 +392,15 @@ def decode_page(page: Page, data: bytes, of_rows: RowPagesOf, strings: StringTab
             part.load(columns)
 
 
-def _decode(data: bytes, parts: list[str], strings: StringTable) -> tuple[int, dict[str, dict[str, Column]]]:
-    """The format, and by part the columns, with codes of `strings`."""
+def _decode(
+    data: bytes, parts: list[str], strings: StringTable, hold: Callable[[Int64s], object]
+) -> tuple[int, dict[str, dict[str, Column]]]:
+    """The format, and by part the columns, with codes of `strings`, of which `hold` is told."""
     format_, columns = unpack(data)
     dictionary = _dictionary(columns)
     _check_codes(columns, len(dictionary))
     codes = strings.intern_dictionary(dictionary)
+    hold(codes)
     for column in columns.values():
         for j in column.codes:
             column.array[:, j] = codes[column.array[:, j]]

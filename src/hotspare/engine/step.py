@@ -30,7 +30,7 @@ from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX, Chunk, Positions, Timelin
 from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.rows.ordering import partition_numbers
 from hotspare.engine.rows.refusals import BadEvents
-from hotspare.engine.state.memory import NO_BUDGET, Residence
+from hotspare.engine.state.memory import NO_BUDGET, Home, Residence
 from hotspare.engine.state.pages import Housed, Page
 from hotspare.engine.state.project_state import NO_TIME, PartitionKey, Passed, State, StreamState
 from hotspare.errors import PositionOrder
@@ -39,8 +39,8 @@ from hotspare.model.project import Resident, WindowId
 _TICK = int(RowKind.TICK)
 _RANKS = {Resident.MAY_LEAVE: 0, Resident.PREFER: 1}
 """Lower ones leave memory first."""
-TEXTS = "texts"
-"""What the memory of texts is called among that of windows: they are of all windows together."""
+TEXTS, SHARED = "texts", "shared code"
+"""What the memory of texts is called among that of windows, and of what code shares: they are of all windows together."""
 
 
 def fresh_state(plan: Plan, shard: int = 0, residence: Residence = NO_BUDGET) -> State:
@@ -52,17 +52,22 @@ def fresh_state(plan: Plan, shard: int = 0, residence: Residence = NO_BUDGET) ->
             _settle(pages[node.page], node.operator.id, plan.resolved.window(node.operator.id).window.resident, residence)
     if plan.shared is not None:
         pages[SHARED_PAGE] = plan.shared.open()
+        _house(pages[SHARED_PAGE], residence.home(0, SHARED))
     state = State(pages, {name: StreamState() for name in plan.stream_schemas})
     state.strings.live_in(residence.home(0, TEXTS))
     return state
 
 
 def _settle(page: Page, window: WindowId, resident: Resident, residence: Residence) -> None:
-    if resident is not Resident.ALWAYS:
-        home = residence.home(_RANKS[resident], str(window))
-        for part in page.parts.values():
-            if isinstance(part, Housed):
-                part.live_in(home)
+    page.stays = resident is Resident.ALWAYS
+    if not page.stays:
+        _house(page, residence.home(_RANKS[resident], str(window)))
+
+
+def _house(page: Page, home: Home) -> None:
+    for part in page.parts.values():
+        if isinstance(part, Housed):
+            part.live_in(home)
 
 
 def step(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pyarrow as pa
@@ -118,3 +119,50 @@ def test_what_stands_beside_rows_counts(tmp_path: Path) -> None:
     assert groups is not None
     assert groups.stays_bytes >= 32 * 4 * GROUPS
     assert budget.counts()["stays"] >= sum(size for size, _ in beside.values()) + groups.stays_bytes
+
+
+CODE = """
+project: code
+queries:
+  q:
+    windows:
+      given: {type: source, index: empty, schema: "id*:int64,s:string,value:double"}
+      moving: {type: calculate, algorithm: Summary, schema: "id*:int64,a:double", parameters: {windowLength: 100000},
+               inputs: {input: value}, outputs: {sumOut: a}}
+      seen:
+        type: python
+        schema: "id*:int64"
+        events: create
+        state-bytes-max: 10000000
+        code: |
+          names = {}
+
+          def create(data, context):
+              names[data["id"]] = data["s"]
+              return {"id": data["id"]}
+      known:
+        type: lua
+        schema: "id*:int64"
+        events: create
+        state-bytes-max: 10000000
+        code: |
+          names = {}
+          function create(data) names[data.id] = data.s return {id = data.id} end
+    edges: [given -> moving, given -> seen, given -> known]
+"""
+
+
+def test_what_code_keeps_and_the_newest_observations_count(tmp_path: Path) -> None:
+    """As do those of a copy, which is kept while an engine looks for the event on which it fails."""
+    budget = Budget(64 << 20, tmp_path)
+    pipeline = Pipeline.fresh(plan_of(CODE), residence=budget)
+    before = budget.counts_by_window()
+    assert before["q/moving"]["stays"] > 17 * 100_000
+    put(pipeline, 0, ("given", [f"P,N,{key},{key}{50 * 'x'},1" for key in range(ROWS)]))
+    counted = budget.counts_by_window()
+    for window in ("q/seen", "q/known"):
+        assert ROWS * (8 + 50) < counted[window]["stays"] - before[window]["stays"] < ROWS * 1_500
+    twin = copy.deepcopy(pipeline._state)
+    del pipeline
+    assert budget.counts_by_window()["q/moving"]["stays"] >= before["q/moving"]["stays"]
+    del twin

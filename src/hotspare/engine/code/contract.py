@@ -197,6 +197,11 @@ class Instance(ABC):
         """What the last `call` took, where the language tells."""
         return 0
 
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory its variables take, told without looking at them."""
+        return 0
+
     def share(self, shared: SharedCode | None) -> None:  # noqa: B027
         """From now on let the code share that; a language may have nothing to share."""
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from hotspare.engine.code.contract import CodeFailure, Instance, Program, SharedCode
+from hotspare.engine.state.memory import CountsItself
 from hotspare.engine.state.pages import Column, Columns, expect
 from hotspare.errors import SnapshotDamaged
 
@@ -19,7 +20,7 @@ W = TypeVar("W")
 _VARIABLES, _UNKEPT = "variables", "unkept"
 
 
-class CodeState(Generic[W]):
+class CodeState(CountsItself, Generic[W]):
     """The one instance of a program in a page. `unfinished`: what its window has yet to do within a step, in no snapshot."""
 
     def __init__(self, program: Program) -> None:
@@ -30,6 +31,10 @@ class CodeState(Generic[W]):
         self._instance: Instance | None = None
         self._frozen: FrozenCode | None = None
         """What the variables hold, if it is known; None of an instance that has worked since, and of one that was never opened."""
+
+    @property
+    def stays_bytes(self) -> int:
+        return self._instance.memory_bytes if self._instance is not None else 0
 
     def running(self) -> Instance:
         """The instance, to be worked with: what was saved of it counts no more."""
@@ -68,6 +73,7 @@ class CodeState(Generic[W]):
     def __deepcopy__(self, known: Mapping[int, Any]) -> CodeState[W]:
         """With an instance of its own; with the same one where what it holds cannot be kept, which its window will be told."""
         twin: CodeState[W] = CodeState(self._program)
+        twin.live_in(self._home)
         try:
             saved = self._opened().save()
         except CodeFailure:

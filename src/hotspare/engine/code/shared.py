@@ -16,6 +16,7 @@ from hotspare.engine.code.contract import CodeFailure, Moment, Program, SharedCo
 from hotspare.engine.code.part import CodeState
 from hotspare.engine.code.tree import TooMuch, decode, encode
 from hotspare.engine.rows.bad_reasons import BadReason
+from hotspare.engine.state.memory import CountsItself
 from hotspare.engine.state.pages import Column, Columns, Page, expect
 from hotspare.errors import SnapshotDamaged
 
@@ -37,7 +38,7 @@ class Property:
     size: int
 
 
-class Properties:
+class Properties(CountsItself):
     """Values by name, as a part of a page."""
 
     def __init__(self) -> None:
@@ -47,6 +48,10 @@ class Properties:
         self._bytes = 0
         self._changes, self._begun = 0, 0
         """How many changes there were, and how many of them before the first event."""
+
+    @property
+    def stays_bytes(self) -> int:
+        return self._bytes
 
     def freeze(self) -> Properties:
         twin = Properties()

@@ -8,6 +8,7 @@ for: random access would be a fifth faster, but the first write to one takes mor
 from __future__ import annotations
 
 import mmap
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -183,6 +184,9 @@ class _Stays:
     def room(self) -> int:
         return RESERVED_BYTES
 
+    def __deepcopy__(self, memo: object) -> _Stays:
+        return self
+
 
 class _NoBudget:
     def home(self, rank: int, window: str = "") -> Home:
@@ -200,6 +204,25 @@ class _NoBudget:
 
 STAYS: Home = _Stays()
 NO_BUDGET: Residence = _NoBudget()
+
+
+class CountsItself(ABC):
+    """A part that stays in memory, and counts where its window lives. Copies count, too."""
+
+    _home: Home = STAYS
+
+    @property
+    @abstractmethod
+    def stays_bytes(self) -> int:
+        """As `Counted`."""
+
+    def live_in(self, home: Home) -> None:
+        self._home = home
+        home.count(self)
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._home.count(self)
 
 
 class Space:

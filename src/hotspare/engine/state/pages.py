@@ -152,9 +152,11 @@ class Pending(Generic[W]):
 
 @dataclass(slots=True)
 class Page:
-    """The state of one window, or of a slice of it: parts by name. A stateless window has a page without parts."""
+    """The state of one window, or of a slice of it: parts by name. A stateless window has a page without parts. `stays`: none of it
+    is to leave memory."""
 
     parts: dict[str, Part] = field(default_factory=dict)
+    stays: bool = False
 
     def freeze(self) -> Page:
         return Page({name: part.freeze() for name, part in self.parts.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -69,6 +70,7 @@ class State:
 
     def collect_strings(self, rows: int) -> None:
         """Go on with forgetting strings that no window holds, after a step of so many rows."""
+        self._mark_staying()
         self.collector.go_on(self.strings, self._holders, rows)
 
     def read_some(self, rows: int) -> None:
@@ -78,10 +80,23 @@ class State:
 
     def forget_strings(self) -> None:
         """All that no window holds now, at once. Nothing that an engine puts out shows when this happens."""
+        self._mark_staying()
         self.collector.finish(self.strings, self._holders)
         self.collector.begin(self.strings)
         self.collector.finish(self.strings, self._holders)
 
+    def _mark_staying(self) -> None:
+        if self.strings.can_leave:
+            self.strings.staying.go_on(self._staying(), self.strings.count)
+
     def _holders(self) -> dict[str, HoldsCodes]:
-        parts = ((f"{name}/{at}", part) for name, page in self.pages.items() for at, part in page.parts.items())
-        return {name: part for name, part in parts if isinstance(part, HoldsCodes)}
+        return _holders_in(self.pages)
+
+    def _staying(self) -> dict[str, HoldsCodes]:
+        """Those whose texts stay in memory."""
+        return _holders_in({name: page for name, page in self.pages.items() if page.stays})
+
+
+def _holders_in(pages: Mapping[str, Page]) -> dict[str, HoldsCodes]:
+    parts = ((f"{name}/{at}", part) for name, page in pages.items() for at, part in page.parts.items())
+    return {name: part for name, part in parts if isinstance(part, HoldsCodes)}

@@ -27,12 +27,15 @@ from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.state import text_pages
 from hotspare.engine.state.memory import STAYS, Home, LeavingSpace, with_room
 from hotspare.engine.state.row_index import empty_index, grown_index, index_bytes, likely_slots, slots_in
+from hotspare.engine.state.staying_texts import PlacedTexts, StayingTexts
 from hotspare.engine.state.text_pages import TextPages
 
 _CODE_BYTES = 25
 """Of memory of each code beside index and text: place, hash and mark."""
 _GIVEN_AT_ONCE = 4
 """After a snapshot what it kept is given free at so many times the pace at which it was kept."""
+_BROUGHT_BYTES = 4 << 20
+"""Of texts that are to stay, and had left, so many come back at a time."""
 _PIECE = 1 << 16
 """So many strings are interned at a time: keeps offsets within int32 for strings of up to 32 KiB on average."""
 
@@ -114,6 +117,11 @@ class StringTable:
         self._kept: deque[_Kept] = deque()
         self._freed = 0
         self._home = STAYS
+        self.staying = StayingTexts()
+        self._straying = PlacedTexts.of(self._texts, np.empty(0, np.int64))
+        """Texts that stay, in pages that may leave."""
+        self._is_known = True
+        """Whether that is so since the last tick."""
 
     def live_in(self, home: Home) -> None:
         """Where strings are to live; there are none yet."""
@@ -121,8 +129,13 @@ class StringTable:
         home.welcome(self)
 
     @property
+    def can_leave(self) -> bool:
+        """Whether there is a place where they could go."""
+        return self._home is not STAYS
+
+    @property
     def stays_bytes(self) -> int:
-        """Of memory that cannot leave: of each code, and of what finds it."""
+        """Of memory that cannot leave: of each code, of what finds it, and of those that are to stay."""
         codes = self.count * _CODE_BYTES + 8 * int(self._texts.state[k.FREE])
         return codes + index_bytes(self._texts.by_text) + self._pages.stays_bytes(self._texts)
 
@@ -137,12 +150,42 @@ class StringTable:
 
     def tick(self, now: int) -> None:
         self._pages.tick(self._texts, now)
+        if self.staying.are_any and self._pages.leaving is not None:
+            self._is_known = False
 
     def coldest(self) -> tuple[int, int] | None:
+        if not self._is_known:
+            self._look_for_staying()
         return self._pages.coldest(self._texts)
 
     def send(self, size: int) -> int:
+        if len(self._straying.codes):
+            self._move_out(self._pages.leaves_next(self._texts, size))
         return self._pages.send(self._texts, size)
+
+    def _look_for_staying(self) -> None:
+        """Those that left come back, some at a time."""
+        self._straying, self._is_known = self._pages.stay(self._texts, self.staying.found(self._texts)), True
+        if self.has_left:
+            self._move_out(self._pages.is_away, _BROUGHT_BYTES)
+
+    def _move_out(self, pages: Bools, bytes_max: int = 1 << 62) -> None:
+        """Move texts that stay out of these pages, behind the newest ones: so many bytes or a few more."""
+        is_there = pages[self._straying.first] | pages[self._straying.last]
+        is_there &= np.cumsum(self._straying.sizes * is_there) - self._straying.sizes < bytes_max
+        if not is_there.any():
+            return
+        going, self._straying = self._straying.those(is_there), self._straying.those(~is_there)
+        self._texts = self._pages.with_room(self._texts, int(going.sizes.sum()))
+        places = self._texts.places[going.codes]
+        self._pages.want(self._texts, places)
+        these = self._texts._replace(places=places, marks=np.ones(len(places), np.uint8))
+        moved = np.empty((len(places), 2), np.int64)
+        self._texts.state[k.MOVED] = 0
+        text_collection.copy_sparse(these, pages.view(np.uint8), 0, len(places), 1 << 62, moved)
+        moved[:, text_collection.MOVED_CODE] = going.codes[moved[:, text_collection.MOVED_CODE]]
+        text_collection.name_moved(self._texts, moved)
+        self._keep(np.empty(0, np.int64))
 
     @property
     def count(self) -> int:
@@ -240,6 +283,11 @@ class StringTable:
         mask = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
         return pa.Array.from_buffers(type_, len(codes), [mask, pa.py_buffer(offsets), pa.py_buffer(data)])
 
+    def hold(self, codes: Int64s) -> None:
+        """These are of rows whose texts stay, and that a restore brought."""
+        if self.can_leave:
+            self.staying.hold(codes, self.count)
+
     def freeze(self) -> FrozenStrings:
         """What is known now, to be read while the table goes on."""
         twin = FrozenStrings(self._texts.data, self._texts.places, self._texts.hashes, self._pages.leaving)
@@ -258,6 +306,7 @@ class StringTable:
         """From now on codes that are asked for, and new ones, are held; so are those whose mark is set to `round`."""
         self._texts.state[k.ROUND] = 3 - self.round
         self._texts.state[k.IS_MARKING] = 1
+        self.staying.begin_round()
 
     @property
     def round(self) -> int:
@@ -290,6 +339,7 @@ class StringTable:
     def end_round(self) -> None:
         """All codes that are not held are given free."""
         self._texts.state[k.IS_MARKING] = 0
+        self.staying.end_round()
 
     def sparse_pages(self) -> UInt8s:
         """uint8[pages]: 1 where a page of text is less than half full."""

@@ -27,6 +27,7 @@ import numpy as np
 from hotspare.engine.kernels import summary as k
 from hotspare.engine.kernels.summary import Float64s
 from hotspare.engine.rows.chunk import Bools, Int64s
+from hotspare.engine.state.memory import CountsItself
 from hotspare.engine.state.pages import Column, Columns, expect
 from hotspare.errors import SnapshotDamaged
 from hotspare.model.algorithms import SUMMARY_OUTPUTS
@@ -120,7 +121,7 @@ class _Shape:
         return k.Ends(np.zeros(count, np.int64), *(np.zeros(count) if each else _NONE for each in asked))
 
 
-class Newest:
+class Newest(CountsItself):
     """Observations of the newest `length`. `statistics`: what will be asked of them."""
 
     def __init__(self, length: int, statistics: Iterable[str] = SUMMARY_OUTPUTS) -> None:
@@ -132,6 +133,11 @@ class Newest:
         values, valid, place = np.zeros(length), np.zeros(length, np.bool_), np.zeros(2, np.int64)
         self._window = k.SlidingWindow(values, valid, place, ends, np.empty(k.RUNNING_WIDTH), np.empty(2, np.int64))
         k.begin_block(self._window)
+
+    @property
+    def stays_bytes(self) -> int:
+        arrays = (*self._window.ends, *(each for each in self._window if isinstance(each, np.ndarray)))
+        return sum(each.nbytes for each in arrays)
 
     def observe(self, values: Float64s, valid: Bools) -> Basis:
         """Take observations; `values` is 0.0 where not valid."""

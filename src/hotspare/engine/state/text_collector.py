@@ -85,7 +85,7 @@ class TextCollector:
     def wants_round(self, strings: StringTable) -> bool:
         """Whether forgetting is likely to halve the table, or to make a fifth of it free where memory is short."""
         times = TIMES_WHERE_SHORT if strings.has_left else 2
-        is_long = strings.live > max(COLLECT_CODES_MIN, times * self._live_codes)
+        is_long = strings.live > max(COLLECT_CODES_MIN, times * self._live_codes) or strings.staying.wants_round(COLLECT_BYTES_MIN)
         return is_long or strings.bytes > max(COLLECT_BYTES_MIN, times * self._live_bytes)
 
     def go_on(self, strings: StringTable, parts: Callable[[], Mapping[str, HoldsCodes]], rows: int) -> None:
@@ -129,7 +129,10 @@ class TextCollector:
             written, width = part.written, part.codes_per_row
             if width and position < written:
                 extra = written - written_before
-                reached = part.mark(strings.marks, strings.round, position, extra + max(0, looks) // width)
+                rows = extra + max(0, looks) // width
+                reached = part.mark(strings.marks, strings.round, position, rows)
+                if name in strings.staying:
+                    part.mark(strings.staying.marks, strings.staying.round, position, rows)
                 looks -= max(0, reached - position - extra) * width
                 position = reached
             self._marked[name] = position, written

@@ -17,6 +17,7 @@ import numpy as np
 from hotspare.engine.kernels.interning import BEGIN, COUNT, END, FILL, PAGE_BITS, SIZE, InternedTexts, free_run
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.state.memory import RESERVED_BYTES, STAYS, Home, LeavingSpace, Space, as_much, longer, with_room
+from hotspare.engine.state.staying_texts import PlacedTexts
 from hotspare.runs import runs
 
 TEXT_PAGE_BITS = 16
@@ -42,6 +43,8 @@ class TextPages:
         self.away = 0
         """How many pages left; those that were emptied since are among them until they are filled."""
         self._is_away: Bools = np.zeros(1, np.bool_)
+        self._stays: Bools = np.zeros(1, np.bool_)
+        """Which pages are not to leave."""
         self._born: Int64s = np.zeros(1, np.int64)
         """When a page was filled, by the last `tick`."""
         self._now = 0
@@ -58,12 +61,14 @@ class TextPages:
 
     def stays_bytes(self, texts: InternedTexts) -> int:
         """Of memory that cannot leave."""
-        tables = _PAGE_BYTES * self._high
-        return tables if self.leaving is not None else tables + self._bytes(texts)
+        return _PAGE_BYTES * self._high + self._bytes(texts) - self.leaves_bytes(texts)
 
     def leaves_bytes(self, texts: InternedTexts) -> int:
         """Of memory that may leave and has not."""
-        return self._bytes(texts) if self.leaving is not None else 0
+        if self.leaving is None:
+            return 0
+        staying = int(np.count_nonzero(self._touched[: self._high] & self._stays[: self._high]))
+        return self._bytes(texts) - (staying << int(texts.state[PAGE_BITS]))
 
     def _bytes(self, texts: InternedTexts) -> int:
         if self._space is None:
@@ -90,6 +95,7 @@ class TextPages:
             begin, count, texts = len(texts.page_bytes), max(need, RUN_PAGES_MAX), self._longer(texts, need)
             count = min(count, len(texts.page_bytes) - begin)
         self._be_written(begin, begin + count, bits)
+        self._stays[begin : begin + count] = False
         state[FILL], state[END] = begin << bits, (begin + count) << bits
         self._high, self._filling = max(self._high, begin + count), begin
         return texts
@@ -115,8 +121,9 @@ class TextPages:
         data[: pages << bits] = texts.data
         self._touched[:], self._is_away[:], self.away = True, False, 0
         pages = len(data) >> bits
-        self._kept, self._touched, self._is_away, self._born = (
-            with_room(each, len(each), pages)[:pages] for each in (self._kept, self._touched, self._is_away, self._born)
+        self._kept, self._touched, self._is_away, self._stays, self._born = (
+            with_room(each, len(each), pages)[:pages]
+            for each in (self._kept, self._touched, self._is_away, self._stays, self._born)
         )
         page_bytes = with_room(texts.page_bytes, len(texts.page_bytes), pages)[:pages]
         count = int(texts.state[COUNT])
@@ -187,6 +194,29 @@ class TextPages:
             return 0, 0
         return (0, int(self._born[pages[0]])) if len(pages) else None
 
+    def stay(self, texts: InternedTexts, standing: PlacedTexts) -> PlacedTexts:
+        """These texts are to stay: pages of which they are half do, and those in which one stands that is longer than a page, as it
+        is not moved. What stands elsewhere."""
+        page_bytes = 1 << int(texts.state[PAGE_BITS])
+        is_long = standing.sizes > page_bytes
+        long, short = standing.those(is_long), standing.those(~is_long) if is_long.any() else standing
+        self._stays = short.bytes_by_page(texts, len(self._stays)) >= page_bytes >> 1
+        for first, last in zip(long.first.tolist(), long.last.tolist(), strict=True):
+            self._stays[first : last + 1] = True
+        stays = self._stays & ~self._is_away
+        return short.those(~(stays[short.first] & stays[short.last]))
+
+    def leaves_next(self, texts: InternedTexts, size: int) -> Bools:
+        """Which pages `send` lets go."""
+        next_ = np.zeros(len(texts.page_bytes), np.bool_)
+        next_[self._may_leave(texts)[: max(1, size >> int(texts.state[PAGE_BITS]))]] = True
+        return next_
+
+    @property
+    def is_away(self) -> Bools:
+        """Which pages left."""
+        return self._is_away
+
     def send(self, texts: InternedTexts, size: int) -> int:
         """How many bytes left. PageFileError."""
         bits = int(texts.state[PAGE_BITS])
@@ -204,7 +234,7 @@ class TextPages:
     def _may_leave(self, texts: InternedTexts) -> Int64s:
         """Pages that are full and hold strings, or bytes that a snapshot needs, the oldest first."""
         bits, high = int(texts.state[PAGE_BITS]), self._high
-        may = self._touched[:high] & ((texts.page_bytes[:high] > 0) | (self._kept[:high] > 0))
+        may = self._touched[:high] & ~self._stays[:high] & ((texts.page_bytes[:high] > 0) | (self._kept[:high] > 0))
         may[int(texts.state[FILL]) >> bits : int(texts.state[END]) >> bits] = False
         found = np.flatnonzero(may)
         return found[np.argsort(self._born[found], kind="stable")]

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import getsizeof
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from hotspare.engine.expressions.prelude import Variable, stored
+from hotspare.engine.state.memory import CountsItself
 from hotspare.engine.state.pages import Column, Columns, expect
 from hotspare.errors import SnapshotDamaged
 
 
-class Variables:
+class Variables(CountsItself):
     """`values`: by name, times as the numbers that are stored; it may be written in place. They are few, so a snapshot copies them.
     As columns they are texts: what Arrow writes of a value, it reads back equal."""
 
     def __init__(self, declared: Sequence[Variable], prefix: str) -> None:
         self._types = {prefix + v.name: v.type.arrow for v in declared}
         self.values: dict[str, Any] = {prefix + v.name: v.initial for v in declared}
+
+    @property
+    def stays_bytes(self) -> int:
+        return sum(getsizeof(value) for value in self.values.values())
 
     def freeze(self) -> Variables:
         twin = Variables((), "")

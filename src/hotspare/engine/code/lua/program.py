@@ -157,6 +157,10 @@ class LuaInstance(Instance):
     def steps(self) -> int:
         return int(self._host[b"used_steps"])
 
+    @property
+    def memory_bytes(self) -> int:
+        return int(self._runtime.get_memory_used())
+
     def share(self, shared: SharedCode | None) -> None:
         self._shared = shared
 

@@ -39,6 +39,8 @@ from hotspare.model.types import Schema
 
 _BLOCK_EVENTS = 4096
 """Events become dicts so many at a time."""
+_MEMORY_A_BYTE = 3
+"""Plain values take so many bytes of memory for each byte in which they are kept."""
 
 
 class PythonProgram:
@@ -107,6 +109,10 @@ class _Outcome(NamedTuple):
 class PythonInstance(Instance):
     def __init__(self, interpreter: Interpreter, arguments: Arguments = Arguments.EVENT) -> None:
         self._interpreter, self._arguments = interpreter, arguments
+
+    @property
+    def memory_bytes(self) -> int:
+        return _MEMORY_A_BYTE * self._interpreter.keeper.bytes_used
 
     def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
         """Arguments that the function does not take are left out, as Lua does it."""
