@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-test jars demo demo-kafka demo-windows demo-cluster test lint format types sim sim-campaign laws-search bench chaos-embedded chaos soak docs lock clean
+.PHONY: help setup setup-test jars demo demo-kafka demo-windows demo-cluster test lint format types sim sim-campaign laws-search bench chaos-embedded chaos store-kills soak docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ chaos-embedded: setup-test ## kill, freeze and restart real engines on the SQLit
 
 chaos: setup-test ## every scenario of the kill campaign on real servers, each with a group of its own (ARGS="--only E2 --rounds 5")
 	$(PY) -m tests.e2e.chaos.run $(ARGS)
+
+store-kills: setup-test ## kill -9 at every point of a snapshot's write, of the writer and of the server, for every kind of store (ARGS="--only redis")
+	$(PY) -m tests.contract.store_kills_campaign $(ARGS)
 
 soak: setup-test ## an hour under a light, steady load: memory, files, rows and threads at start and end (ARGS="--site kafka")
 	$(PY) -m benchmarks.soak $(ARGS)

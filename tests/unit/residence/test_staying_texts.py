@@ -1,4 +1,4 @@
-"""Texts that rows of a window with `resident: always` have stay in memory, wherever they stand among others (SPEC G2, G3)."""
+"""Texts that rows of a window with `resident: always` have stay in memory, wherever they stand among others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def away_of_chosen(pipeline: Pipeline) -> tuple[int, int]:
 
 @pytest.mark.parametrize("chosen", [CHOSEN, 1])
 def test_they_stay_and_others_leave(chosen: int, tmp_path: Path) -> None:
-    """A few among others, and all there are: these count as what stays."""
+    """SPEC G2, G3. A few among others, and all there are: these count as what stays."""
     budget = Budget(BUDGET, tmp_path)
     pipeline = written(budget, chosen)
     count, away = away_of_chosen(pipeline)

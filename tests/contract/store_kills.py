@@ -1,0 +1,276 @@
+"""kill -9 of the process that writes a snapshot, and of the server that it writes to, before and after each call of a write: what
+has to hold then, for every kind of store. The tests try some of the points, the campaign (`make store-kills`) all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from subprocess import Popen
+from typing import Any, TypeAlias
+
+import pytest
+from sqlalchemy import func, select
+
+from hotspare.errors import StoreError
+from hotspare.stores.contract import SnapshotStatus, Store
+from hotspare.stores.open import open_store
+from hotspare.testing.database_server import DatabaseKind, DatabaseServer, why_no_server
+from hotspare.testing.kafka_server import KafkaServers
+from hotspare.testing.redis_server import RedisServer, why_no_redis
+from hotspare.testing.s3_server import S3Server
+from tests.contract.material import child
+from tests.contract.store_points import GROUP, pages_of, points, write
+
+KINDS = ("directory", "sqlite", "postgresql", "mariadb", "redis", "s3", "changelog")
+SERVERS = ("postgresql", "mariadb", "redis", "s3", "changelog")
+"""Those that are on a server."""
+WRITER = "import sys; from tests.contract.store_points import main; main(sys.argv[1], sys.argv[2])"
+_GONE_AFTER = (
+    "hotspare.stores.sql.store.WRITER_GONE_US",
+    "hotspare.stores.objects.collecting.WRITER_GONE_US",
+    "hotspare.stores.changelog.collecting.WRITER_GONE_US",
+    "hotspare.stores.later.READER_GONE_S",
+    "hotspare.stores.redis.scripts.READERS_GONE_S",
+)
+
+Choose: TypeAlias = Callable[[int], Sequence[int]]
+"""Of the points of a write, 1 to so many, those at which something is killed."""
+
+
+class Lost(AssertionError):
+    """What was confirmed is not there."""
+
+
+class Torn(AssertionError):
+    """A snapshot is shown that is not whole, or not what was written."""
+
+
+class Left(AssertionError):
+    """What was cut off has left something behind."""
+
+
+@dataclass
+class Place:
+    """A store, the server that it is on, and what is past it."""
+
+    kind: str
+    url: str
+    kill: Callable[[], object] = lambda: None
+    restart: Callable[[], object] = lambda: None
+    freeze: Callable[[], object] = lambda: None
+    thaw: Callable[[], object] = lambda: None
+    store: Store = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = open_store(self.url)
+
+    def left(self) -> int:
+        """How many contents, records and claims there are beside what goes by itself."""
+        return _LEFT[self.kind](self)
+
+
+def _left_in_folder(place: Place) -> int:
+    folder = Path(place.url.removeprefix("file://"))
+    return sum(path.is_file() and path.name != "lock" for path in folder.rglob("*"))
+
+
+def _left_in_database(place: Place) -> int:
+    from hotspare.stores.sql.tables import metadata
+
+    database: Any = place.store
+    tables = metadata.tables.values()
+    return sum(database._database.rows(select(func.count()).select_from(table))[0][0] for table in tables)
+
+
+def _left_in_redis(place: Place) -> int:
+    server = place.store._server  # type: ignore[attr-defined]
+    return sum(server.ttl(key) == -1 for key in server.scan_iter("*")) + server.hlen(f"hotspare:{{{GROUP}}}:refs")
+
+
+def _left_in_bucket(place: Place) -> int:
+    """But for the nine bytes of an abandoned writer."""
+    sizes = place.store._bucket.sizes(GROUP)  # type: ignore[attr-defined]
+    return sum("/seal-" not in key or size != len("abandoned") for key, size in sizes.items())
+
+
+def _left_in_changelog(place: Place) -> int:
+    from hotspare.stores.changelog.topics import Topic, parse_url
+
+    client, name, _ = parse_url(place.url)
+    last = {each.key: each.value for part in ("pages", "manifests") for each in Topic(client, f"{name}.{part}").read(0)}
+    return sum(value is not None and "/abandoned/" not in key for key, value in last.items())
+
+
+_LEFT: dict[str, Callable[[Place], int]] = {
+    "directory": _left_in_folder,
+    "redis": _left_in_redis,
+    "s3": _left_in_bucket,
+    "changelog": _left_in_changelog,
+    **dict.fromkeys(("sqlite", "postgresql", "mariadb"), _left_in_database),
+}
+
+
+def why_not(kind: str) -> str:
+    """Empty where its server is installed."""
+    if kind in ("postgresql", "mariadb"):
+        return why_no_server(DatabaseKind(kind))
+    return why_no_redis() if kind == "redis" else ""
+
+
+@contextlib.contextmanager
+def served(kind: str, folder: Path) -> Iterator[Place]:
+    """On a server of its own, which may be killed."""
+    if kind == "directory":
+        yield Place(kind, (folder / "snapshots").as_uri())
+    elif kind == "sqlite":
+        yield Place(kind, f"sqlite:///{folder}/snapshots.db")
+    elif kind == "changelog":
+        with KafkaServers.start(folder / "kafka") as kafka:
+            kill, restart = partial(kafka.kill, 1), partial(kafka.restart, 1)
+            yield Place(kind, f"{kafka.url}/shots", kill, restart, partial(kafka.freeze, 1), partial(kafka.thaw, 1))
+    else:
+        with RedisServer() if kind == "redis" else S3Server() if kind == "s3" else DatabaseServer(DatabaseKind(kind)) as server:
+            process = server.process
+            yield Place(kind, server.url, process.kill, server.restart, process.freeze, process.thaw)
+
+
+@contextlib.contextmanager
+def gone_soon() -> Iterator[None]:
+    """A writer or reader counts as dead at once."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in _GONE_AFTER:
+            patched.setattr(name, -1)
+        yield
+
+
+@contextlib.contextmanager
+def short_waits() -> Iterator[None]:
+    """For a server that is not there."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("hotspare.stores.changelog.topics._TIMEOUT_S", 2.0)
+        yield
+
+
+def check(store: Store, before: int, cut: int) -> None:
+    """After a write of `cut` that was cut off: whole snapshots alone, `before` or `cut` confirmed. Lost, Torn."""
+    infos = store.list(GROUP)
+    confirmed = {info.order for info in infos if info.status is SnapshotStatus.CONFIRMED}
+    if not confirmed & {before, cut}:
+        raise Lost(f"neither {before} nor {cut} is confirmed: {infos}")
+    for info in infos:
+        try:
+            stored = store.get(GROUP, info.name)
+            found = (info.order in (before, cut), stored.header, dict(stored.pages))
+        except StoreError as error:
+            raise Torn(f"{info} cannot be read") from error
+        if found != (True, b"header %d" % info.order, pages_of(info.order)):
+            raise Torn(f"{info} is not what was written")
+
+
+def is_confirmed(store: Store, order: int) -> bool:
+    return any(info.order == order and info.status is SnapshotStatus.CONFIRMED for info in store.list(GROUP))
+
+
+def go_on(store: Store, order: int, cut: int) -> None:
+    """The next write; a candidate that nobody will confirm goes."""
+    write(store, order)
+    for info in store.list(GROUP):
+        if info.status is SnapshotStatus.CANDIDATE:
+            assert info.order == cut
+            store.discard(GROUP, info.name)
+    assert [info.order for info in store.list(GROUP)] == [order]
+    check(store, order, order)
+
+
+def check_left(place: Place, whole: int, what: str) -> None:
+    """One snapshot is there, for which the store takes `whole`. Left."""
+    if (left := place.left()) != whole:
+        raise Left(f"{left - whole} of {what}")
+
+
+def asked(writer: Popen[str], order: int, point: int, wait_s: float = 0.0) -> tuple[int, int, float]:
+    """What the writing process says: exit status, points, seconds."""
+    assert writer.stdin is not None
+    assert writer.stdout is not None
+    print(order, point, wait_s, file=writer.stdin, flush=True)
+    status, count, took_s = writer.stdout.readline().split()
+    return int(status), int(count), float(took_s)
+
+
+def some(wanted: int) -> Choose:
+    """So many, one from each part of them; all where there are no more."""
+
+    def chosen(count: int) -> Sequence[int]:
+        edges = [1 + number * count // wanted for number in range(wanted + 1)]
+        return range(1, count + 1) if count <= wanted else [random.randrange(*edge) for edge in itertools.pairwise(edges)]
+
+    return chosen
+
+
+def kill_writers(place: Place, choose: Choose, moments: int, told: Callable[[int], object] = int) -> int:
+    """kill -9 at the chosen points of a write, and at so many moments between them. `told` hears of each point before it is tried.
+    How many were killed. Lost, Torn, Left; AssertionError where the store does not go on."""
+    store = place.store
+    write(store, 1)
+    with gone_soon(), child(WRITER, place.kind, place.url) as writer:
+        go_on(store, 2, 0)
+        whole = place.left()
+        status, count, took_s = asked(writer, 3, 0)
+        assert (status, count > 5) == (0, True)
+        go_on(store, order := 4, 3)
+        turns = [(point, 0.0) for point in choose(count)]
+        turns += [(0, random.uniform(0.1, 1.0) * took_s) for _ in range(moments)]
+        killed = 0
+        for point, wait_s in turns:
+            told(point)
+            status, *_ = asked(writer, order + 1, point, wait_s)
+            assert status in ((-9,) if point else (-9, 0)), "it was killed, or had ended"
+            killed += status == -9
+            check(store, order, order + 1)
+            go_on(store, order := order + 2, order - 1)
+        store.keep(GROUP, 1)
+        check_left(place, whole, f"{killed} writers")
+    return killed
+
+
+def cut_off(place: Place, order: int, act: Callable[[], object], at: int) -> StoreError | None:
+    """A write at whose point `at` something happens; what its user is told."""
+    with points(place.kind, lambda number: act() if number == at else None):
+        try:
+            write(place.store, order)
+        except StoreError as error:
+            return error
+    return None
+
+
+def kill_server(place: Place, choose: Choose, told: Callable[[int], object] = int) -> int:
+    """The same of the server. Its user gets an error without any secret in it, and goes on when the server is there again."""
+    store = place.store
+    identity = store.identity()
+    write(store, order := 1)
+    with points(place.kind, lambda _: None) as passed:
+        write(store, order := order + 1)
+    killed = 0
+    for at in choose(passed.count):
+        told(at)
+        cause = cut_off(place, order + 1, place.kill, at)
+        place.kill()  # a write may take fewer calls than the one before, and end before that point
+        place.restart()
+        killed += 1
+        check(store, order, order + 1)
+        assert cause is not None or is_confirmed(store, order + 1), "but for what is best effort, whoever writes hears of it"
+        assert "secret" not in f"{cause} {cause and cause.detail}"
+        go_on(store, order := order + 2, order - 1)
+    assert store.identity() == identity
+    with gone_soon():
+        store.keep(GROUP, 1)
+        whole = place.left()
+        go_on(store, order + 1, 0)
+        check_left(place, whole, f"writes beside {killed} kills of the server")
+    return killed

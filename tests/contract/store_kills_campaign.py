@@ -1,0 +1,109 @@
+"""kill -9 at every point of a write, of the writer and of the server, for every kind of store: `make store-kills`.
+
+    make store-kills ARGS="--only redis s3 --of writer"
+    make store-kills ARGS="--only changelog --of server --points 21-40"       a part of it: of one kind that is an hour
+
+It ends with 1 where there was a finding, and goes on behind it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hotspare.cli.shared.display import progress_bar
+from tests.contract.store_kills import KINDS, SERVERS, Left, Lost, Torn, kill_server, kill_writers, served, short_waits, why_not
+
+CHUNK = 40
+"""So many points on one server; each kill leaves it something to do when it starts again."""
+OF = ("writer", "server")
+_FOUND = {Lost: "lost", Torn: "torn", Left: "left"}
+
+
+@dataclass
+class Tried:
+    """Of one kind of store. `last`: the point that was tried last, of `count`."""
+
+    killed: int = 0
+    count: int = 0
+    last: int = 0
+    found: Counter[str] = field(default_factory=Counter)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="store-kills", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS, metavar="KIND", help=f"of {', '.join(KINDS)}")
+    parser.add_argument("--of", nargs="+", choices=OF, default=OF, metavar="WHOM", help="what is killed: writer, server")
+    parser.add_argument(
+        "--points", type=_span, default=(1, sys.maxsize), metavar="FIRST-LAST", help="these alone; all if not given"
+    )
+    options = parser.parse_args()
+    found = sum(_all_points(kind, options.of, *options.points) for kind in options.only)
+    return 1 if found else 0
+
+
+def _span(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    return int(first), int(last or first)
+
+
+def _all_points(kind: str, of: Sequence[str], first: int, last: int) -> int:
+    """How many findings there were."""
+    if reason := why_not(kind):
+        print(f"{kind}: left out, {reason}", flush=True)
+        return 0
+    began, said, found = time.monotonic(), [kind], Counter[str]()
+    for whom in of:
+        if whom == "server" and kind not in SERVERS:
+            said.append("server none")
+            continue
+        tried = Tried(last=first - 1)
+        while tried.last < min(last, tried.count or last) and _goes_on(kind, whom, tried, last):
+            pass
+        said.append(f"{whom} {tried.killed}/{min(last, tried.count) - first + 1}")
+        found += tried.found
+    said += [f"{what} {found[what]}" for what in ("lost", "torn", "left", "other") if found[what] or what != "other"]
+    print(*said, f"in {time.monotonic() - began:.0f} s", flush=True)
+    return found.total()
+
+
+def _goes_on(kind: str, whom: str, tried: Tried, last: int) -> bool:
+    """The next points, on a store of its own; False where not even a first one was tried."""
+    first = tried.last + 1
+
+    def choose(count: int) -> Sequence[int]:
+        tried.count = count
+        return range(first, min(first + CHUNK, last + 1, count + 1))
+
+    def told(point: int) -> None:
+        tried.last, tried.killed = point, tried.killed + 1
+        show(point, tried.count, f"{tried.found.total()} findings")
+
+    with contextlib.ExitStack() as stack:
+        show = stack.enter_context(progress_bar(f"{kind}: kill -9 of the {whom}"))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hotspare-kills-", ignore_cleanup_errors=True)))
+        try:
+            place = stack.enter_context(served(kind, folder))
+            stack.enter_context(contextlib.closing(place.store))
+            if whom == "writer":
+                kill_writers(place, choose, 0, told)
+            else:
+                stack.enter_context(short_waits())
+                kill_server(place, choose, told)
+        except Exception as error:
+            tried.found[_FOUND.get(type(error), "other")] += 1
+            print(f"FOUND {kind} {whom}, points {first} to {tried.last} of {tried.count}", flush=True)
+            traceback.print_exception(error)
+    return tried.last >= first
+
+
+if __name__ == "__main__":
+    sys.exit(main())
