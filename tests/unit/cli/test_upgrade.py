@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from hotspare.bus.contract import TICK, Partition
 from hotspare.bus.open import open_bus
 from hotspare.cli.upgrading.beside import UpgradeStep, UpgradeWay, taken
 from hotspare.coordination.contract import Coordination, Member
@@ -19,10 +21,10 @@ from hotspare.engine.plan import compile_plan
 from hotspare.engine.semantics import SEMANTICS
 from hotspare.engine.upgrade import Past
 from hotspare.errors import UsageError
-from hotspare.ha.effects.joining import agree_on_semantics, agreed_project
+from hotspare.ha.effects.joining import agree_on_origin, agree_on_semantics, agreed_project
 from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
-from hotspare.host.definition import project_identity
+from hotspare.host.definition import group_topics, project_identity
 from hotspare.host.upgrading import Places, Planned, Wish, planned, upgrade
 from hotspare.model.fingerprint import from_document
 from hotspare.model.load import load_text
@@ -168,6 +170,29 @@ def test_engines_that_live_are_stopped_first(kept: Kept) -> None:
 )
 def test_what_cannot_be_is_refused_with_the_reason(kept: Kept, text: str, what: str) -> None:
     assert what in kept.upgrade(text, status=2)
+
+
+def test_why_nothing_is_recomputed_is_told_where_that_is_needed(kept: Kept) -> None:
+    sums = "      sums: {type: aggregate, schema: 'weight*:int64,most:double', outputs: {most: ESP_aMax(price)}}\n"
+    summed = PROJECT.replace("    edges: [", f"{sums}    edges: [weighed -> sums, ")
+
+    def refused(text: str, *options: str) -> str:
+        return " ".join(kept.upgrade(text, "--dry-run", *options, status=2).split())
+
+    assert Past.UNNOTED.value in refused(summed)
+    topics = group_topics(load_text(PROJECT).project, case().plan, "hotspare", WHOLE)
+    with closing(open_bus(kept.url)) as bus:
+        for source in topics.inbound:
+            bus.create_topic(source.name, 1)
+            bus.append(Partition(source.name), [TICK])
+        agree_on_origin(bus, kept.coordination, GROUP, topics)
+        assert lines(kept.upgrade(summed, "--dry-run"), "q/sums")[0] == "q/sums | recomputed from the topics | it is new"
+        told = refused(summed, "--empty")
+        assert Past.UNASKED.value in told and "say it without --empty" in told
+        bus.trim(Partition(topics.inbound[0].name), 1)
+    assert Past.CUT.value in refused(summed)
+    kept.upgrade(CHANGED)
+    assert Past.CARRIED.value in refused(summed.replace("bycount_sliding: 3", "bycount_sliding: 2"))
 
 
 def test_without_a_snapshot_there_is_nothing_to_go_on_from(kept: Kept) -> None:
