@@ -60,10 +60,20 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize("behind", ["recent", "dear"])
-def test_sums_of_rows_that_others_keep_begin_with_these_rows(behind: str) -> None:
+COMPUTED = (
+    ("orders: {type: source,", "orders: {type: source, index: empty,"),
+    (
+        "recent: {type: copy, retention: {bycount_sliding: 4}}",
+        "recent: {type: compute, schema: 'id*:int64,k:int64,x:int64', outputs: {k: k, x: 6 div x}}",
+    ),
+)
+"""A window that keeps what comes to it: what it put out follows from that; of a row with x = 0 nothing."""
+
+
+@pytest.mark.parametrize(("behind", "given"), [("recent", ()), ("dear", ()), ("recent", COMPUTED)], ids=["rows", "filter", "given"])
+def test_sums_of_rows_that_others_keep_begin_with_these_rows(behind: str, given: tuple[tuple[str, str], ...]) -> None:
     """Each change takes back what the row was: from nothing that cannot be. The sums are those of a group that always had them."""
-    before, after = kept(), kept(SUMS, f", {behind} -> sums")
+    before, after = kept("", "", *given), kept(SUMS, f", {behind} -> sums", *given)
     assert fates(compare(before, after, Past.CUT))["sums"] is Fate.FILLED
     assert fates(compare(before, after, Past.WHOLE))["sums"] is Fate.RECOMPUTED
     old, always = Pipeline.fresh(before), Pipeline.fresh(after)

@@ -120,6 +120,14 @@ class RowWindow(Operator):
             made = change.chunk
         return Applied(made, bad.by_rank())
 
+    def standing(self, page: Page, strings: StringTable) -> Chunk | None:
+        """Where nothing but input rows are kept, what was put out follows from these alone."""
+        if self.indexes.given is None or self.indexes.rows is not None:
+            return None
+        lanes, valid, _ = cast(Relation, page.parts[GIVEN]).stored()
+        made, passes, _ = self._evaluated(page, Chunk.of_rows(lanes, valid), {}, strings)
+        return passed_rows(made, passes)
+
     def own_parts(self) -> dict[str, Part]:
         """What the window remembers beside its indexes."""
         parts: dict[str, Part] = {VARIABLES: Variables(self._state, OF_WINDOW)} if self._state else {}
