@@ -13,6 +13,7 @@ from hotspare.errors import SnapshotDamaged, StoreError
 from hotspare.retry import Retry
 from hotspare.stores.content import blob_of
 from hotspare.stores.open import open_store
+from hotspare.stores.redis import store as redis_store
 from hotspare.stores.redis.scripts import HELD_S, LEFT_S
 from hotspare.stores.redis.store import RedisStore
 from hotspare.testing.cluster import wait_until
@@ -117,6 +118,20 @@ def test_a_writer_that_stood_still_writes_again_what_is_gone(store: RedisStore, 
     store.put("r", "slow", "e", 1, b"head", [("first", first), *filler, ("last", Page(b"the last", stand_still))])
     assert first.encoded == 2
     assert store.get("r", "slow").pages["first"] == b"written before it stood still"
+
+
+def test_a_writer_that_takes_longer_than_content_is_held_keeps_it(
+    store: RedisStore, server: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it wrote first would be gone when it has written the last, again and again."""
+    monkeypatch.setattr(redis_store, "_RENEW_S", 0.0)
+    left: list[int] = []
+    pages: dict[str, Page | bytes] = {f"p{i}": b"%d of a long one" % i for i in range(60)}
+    pages["p20"] = Page(b"late", lambda: [server.expire(key, 60) for key in server.scan_iter("hotspare:{r}:content:*")])
+    pages["p40"] = Page(b"later", lambda: left.extend(seconds_left(server)))
+    store.put("r", "long", "e", 1, b"head", pages.items())
+    assert len(left) >= 17
+    assert min(left) > 60
 
 
 def test_damage_is_told_and_written_anew(store: RedisStore, server: Redis) -> None:

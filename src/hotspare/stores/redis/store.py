@@ -16,11 +16,11 @@ meanwhile, say because the writer stood still for long, is written again.
 from __future__ import annotations
 
 import json
+import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -37,6 +37,9 @@ from hotspare.stores.writing import HEADER, Given, checked, in_parts, write_new
 
 _PUBLISH_TRIES_MAX = 5
 _THE_DEAD = ""
+_RENEW_S = scripts.HELD_S / 4
+_RENEWED_AT_ONCE = 1_000
+"""So many contents are in one call, while which the server does nothing else."""
 
 
 class RedisStore:
@@ -174,13 +177,10 @@ class RedisStore:
             self._let_go(keys=keys.of_reading[:3], args=[reader, keys.contents, scripts.LEFT_S, scripts.READERS_GONE_S])
 
     def _written(self, keys: _Keys, given: Mapping[str, Given]) -> dict[str, Blob]:
-        def write(name: str, content: bytes) -> None:
-            with _as_store_error():
-                self._write(keys=[keys.refs, keys.contents + name], args=[scripts.HELD_S, name, content])
+        writing = _Writing(self, keys)
+        return write_new(given, writing.hold, writing.write)
 
-        return write_new(given, partial(self._held, keys), write)
-
-    def _held(self, keys: _Keys, hashes: set[str]) -> set[str]:
+    def hold(self, keys: _Keys, hashes: Collection[str]) -> set[str]:
         """Those that are there, and stay a while."""
         if not hashes:
             return set()
@@ -188,6 +188,11 @@ class RedisStore:
         with _as_store_error():
             found = self._found(keys=[keys.refs, *(keys.contents + each for each in names)], args=[scripts.HELD_S, *names])
         return {_text(each) for each in found}
+
+    def write(self, keys: _Keys, name: str, content: bytes) -> None:
+        """It stays as long."""
+        with _as_store_error():
+            self._write(keys=[keys.refs, keys.contents + name], args=[scripts.HELD_S, name, content])
 
     def _manifest(self, keys: _Keys, name: str) -> dict[str, Any] | None:
         with _as_store_error():
@@ -210,6 +215,28 @@ class _Keys:
         self.alive = f"{prefix}alive"
         self.of_snapshots = [self.refs, self.infos, self.confirmed, self.manifests]
         self.of_reading = [self.refs, f"{prefix}readers", self.alive, self.manifests]
+
+
+class _Writing:
+    """What one writer holds, however long it writes: the server keeps for a while only what no snapshot names."""
+
+    def __init__(self, store: RedisStore, keys: _Keys) -> None:
+        self._store, self._keys = store, keys
+        self._held: set[str] = set()
+        self._renewed_s = time.monotonic()
+
+    def hold(self, hashes: set[str]) -> set[str]:
+        if time.monotonic() - self._renewed_s >= _RENEW_S:
+            for some in in_parts(sorted(self._held), _RENEWED_AT_ONCE):
+                self._store.hold(self._keys, some)
+            self._renewed_s = time.monotonic()
+        found = self._store.hold(self._keys, hashes)
+        self._held |= found
+        return found
+
+    def write(self, name: str, content: bytes) -> None:
+        self._store.write(self._keys, name, content)
+        self._held.add(name)
 
 
 @dataclass(frozen=True, slots=True)
