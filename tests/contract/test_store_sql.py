@@ -6,13 +6,15 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, event, text
 
 from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
 from hotspare.stores.open import open_store
 from hotspare.stores.sql.store import SqlStore
+from hotspare.stores.writing import AT_ONCE
 from hotspare.testing.database_server import DatabaseServer
 from tests.contract.material import Page
 
@@ -52,6 +54,21 @@ def test_what_nobody_names_is_deleted(door: Callable[[], SqlStore], url: str) ->
     assert run(url, counted) == 2 or url.startswith("mariadb")  # which counts rows that differ
     store.discard("sql", "one")
     assert run(url, "DELETE FROM hotspare_contents WHERE size IN (11, 23)") == 0
+
+
+def test_what_nobody_names_is_deleted_a_little_at_a_time(door: Callable[[], SqlStore], url: str) -> None:
+    """A state of gigabytes in one transaction takes longer than a call may."""
+    store = door()
+    store.put("sql", "one", "e", 1, b"", [(f"p{i}", b"%d that nobody else has" % i) for i in range(60)])
+    deleted: list[int] = []
+
+    def executed(_: object, cursor: Any, statement: str, *__: object) -> None:
+        if statement.startswith("DELETE FROM hotspare_contents"):
+            deleted.append(cursor.rowcount)
+
+    event.listen(store._database._engine, "after_cursor_execute", executed)
+    store.discard("sql", "one")
+    assert (sum(deleted) >= 60, max(deleted) <= AT_ONCE) == (True, True)
 
 
 def test_a_writer_that_stood_still_writes_again_what_was_collected(door: Callable[[], SqlStore], url: str) -> None:

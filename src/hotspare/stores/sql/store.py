@@ -181,10 +181,14 @@ class SqlStore:
         self._collect()
 
     def _collect(self) -> None:
-        """Delete what no snapshot names and no living writer counts on. Where somebody began to count on it this moment, the
+        """Delete what no snapshot names and no living writer counts on, a little at a time: a server that is given all at once may
+        not be done before it is given up, and would begin anew each time. Where somebody began to count on it this moment, the
         database refuses; then the next one collects."""
         with contextlib.suppress(IntegrityError, StoreError):
-            self._database.transaction(_collect)
+            self._database.transaction(_end_the_dead)
+            unnamed = self._database.rows(select(t.contents.c.hash).where(~_is_named()))
+            for some in in_parts(row.hash for row in unnamed):
+                self._database.change(delete(t.contents).where(t.contents.c.hash.in_(some), ~_is_named()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,13 +298,16 @@ def _publish(connection: Connection, group: str, info: SnapshotInfo, blobs: dict
     return info
 
 
-def _collect(connection: Connection) -> None:
+def _end_the_dead(connection: Connection) -> None:
     connection.execute(delete(t.writers).where(t.writers.c.alive_us < clock_us() - WRITER_GONE_US))
     connection.execute(delete(t.readers).where(t.readers.c.alive_us < clock_us() - int(later.READER_GONE_S * 1e6)))
-    named = or_(
+
+
+def _is_named() -> Any:
+    """Whether anybody counts on a content."""
+    return or_(
         exists().where(t.pages.c.hash == t.contents.c.hash),
         exists().where(t.snapshots.c.header == t.contents.c.hash),
         exists().where(t.reads.c.hash == t.contents.c.hash),
         exists().where(t.writers.c.writer == t.contents.c.writer),
     )
-    connection.execute(delete(t.contents).where(~named))
