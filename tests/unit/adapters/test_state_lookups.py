@@ -96,10 +96,13 @@ class Site:
 
 
 def test_a_record_is_found_by_its_key(redis: RedisServer) -> None:
-    """SPEC G13: fields of the event and of the record; without a record, those of the event alone."""
+    """SPEC G13: fields of the event and of the record; without a record, those of the event alone. Another program may have written
+    anything."""
     site = Site(redis.url, BY_KEY)
     site.record(["1"], {"user": "1", "limit": "5.5", "name": 'a;b,"c"'})
-    site.record(["2"], {"user": "2", "limit": "much"})
+    site.record(["2"], {"user": "2", "limit": "much", "_esp_meta_timestamp_": "today", "_esp_meta_ttd_": "²"})
+    site.database.hset(record_key(site.prefix, ["2"]), mapping={b"\xff": b"\xfe"})
+    site.database.set(record_key(site.prefix, ["3"]), "no record")
     site.ask((I, N, 1, 1.5), (I, N, 2, 2.5))
     site.ask((I, N, 3, 3.5), (UB, N, 1, 9.0), (D, N, 1, 1.5))
     site.ask((D, N, 2, 2.5))

@@ -44,6 +44,7 @@ _AT_ONCE = 500
 _CHOICE = RowChoice(UpdateBlocks.COLLAPSED)
 _DELETES = frozenset({Opcode.DELETE, Opcode.SAFE_DELETE})
 _INT64_MAX = 2**63 - 1
+_DIGITS_MAX = 19
 Record = Mapping[str, str]
 
 
@@ -128,7 +129,7 @@ class LookUps:
             for each, found in zip(some, self._fetched(keys), strict=True):
                 same = dict(zip(way.fields, each, strict=True))
                 live = [record for record in found if _lives(record, time_us) and _has(record, same)]
-                yield sorted(live, key=lambda record: int(record.get(WRITTEN_AT, "0") or 0))
+                yield sorted(live, key=lambda record: _time_us(record, WRITTEN_AT, 0))
 
     def _way(self) -> _Way:
         """As the writer of the records says; where nobody does, by a key in the order of the project."""
@@ -136,15 +137,16 @@ class LookUps:
         key, indexes = self._server.mget([key_fields_key(prefix), indexes_key(prefix)])
         if key is None:
             return _Way("", there)
-        if set(fields := tuple(key.decode().split(";"))) == set(there):
+        told_key, told_indexes = key.decode(errors="replace"), (indexes or b"").decode(errors="replace")
+        if set(fields := tuple(told_key.split(";"))) == set(there):
             return _Way("", fields)
-        for told in (indexes or b"").decode().split(","):
+        for told in told_indexes.split(","):
             name, _, rest = told.partition(":")
             if name and set(fields := tuple(rest.split(";"))) == set(there):
                 return _Way(name, fields)
         raise UsageError(
             f"records {prefix}: are not found by {', '.join(there)}",
-            detail=f"their key is {key.decode()}, their indexes are {(indexes or b'none').decode()}",
+            detail=f"their key is {told_key}, their indexes are {told_indexes or 'none'}",
             hint="let their writer have an index by these fields",
         )
 
@@ -160,9 +162,7 @@ class LookUps:
             with self._server.pipeline(transaction=False) as line:
                 for key in flat[at : at + _AT_ONCE]:
                     line.hgetall(key)
-                found += (
-                    {name.decode(): value.decode(errors="replace") for name, value in each.items()} for each in line.execute()
-                )
+                found += map(_record, line.execute(raise_on_error=False))
         rest = iter(found)
         return [[record for record in (next(rest) for _ in each) if record] for each in keys]
 
@@ -217,10 +217,23 @@ _AGGREGATES: dict[RecordAggregate, Callable[[Sequence[Any]], Any]] = {
 }
 
 
+def _record(found: Any) -> Record:
+    """What another program has under such a key may be anything; what is no hash is no record. ResponseError of all else."""
+    if isinstance(found, redis.ResponseError):
+        if str(found).startswith("WRONGTYPE"):
+            return {}
+        raise found
+    return {name.decode(errors="replace"): value.decode(errors="replace") for name, value in found.items()}
+
+
 def _lives(record: Record, time_us: int) -> bool:
     """A record that says nothing of its end, because another program wrote it, lives."""
-    dies = record.get(DIES_AT, str(NEVER_DIES))
-    return not dies.isdigit() or int(dies) > time_us
+    return _time_us(record, DIES_AT, NEVER_DIES) > time_us
+
+
+def _time_us(record: Record, field: str, unknown: int) -> int:
+    text = record.get(field, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX else unknown
 
 
 def _has(record: Record, values: Mapping[str, str | None]) -> bool:

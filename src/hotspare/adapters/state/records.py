@@ -64,7 +64,7 @@ class RecordForm:
             record["expire"] = str((dies_us + kept.ttl_offset_us) // _MS_US)
         if kept.indexes:
             record["indexes"] = [index_key(kept.prefix, name, [row[each] for each in fields]) for name, fields in kept.indexes]
-            record |= {"dies": str(dies_us), "dead": str(max(0, time_us - kept.ttl_offset_us))}
+            record |= {"dies": str(dies_us), "dead": str(max(0, time_us - kept.ttl_offset_us)), "after": kept.ttl_offset_us}
         return record
 
     def _times(self, rows: pa.RecordBatch, message: Message) -> Sequence[int]:
