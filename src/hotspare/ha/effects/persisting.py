@@ -11,6 +11,7 @@ project's text along, and says where it comes from.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -34,11 +35,12 @@ DOCUMENT, ORIGIN = "document", "persisted"
 def read(_: do.ReadPersist, state: GroupState, ports: Ports) -> None:
     """The oldest request that is not done, and who undertakes it."""
     known, now_ms = state.persisting, ports.clock_ms()
-    while known.number < REQUESTS_MAX:
-        request = known.request or _request(ports.coordination, state.group, known.number + 1)
-        if request is None or ports.coordination.fact(state.group, _result(known.number + 1)) is None:
-            break
-        known = rules.after_end(known, now_ms)
+    request = known.request or _request(ports.coordination, state.group, known.number + 1)
+    if request is not None:
+        done = _last(lambda number: ports.coordination.fact(state.group, _result(number)) is not None, known.number)
+        if done > known.number:
+            known = rules.after_end(known, now_ms, done)
+            request = _request(ports.coordination, state.group, done + 1) if done < REQUESTS_MAX else None
     claims = () if request is None else _claims(ports.coordination, state.group, known.number + 1, known.claims)
     state.persisting = rules.after_reading(known, request, claims, now_ms)
 
@@ -88,9 +90,9 @@ class AskedSnapshot:
 def ask(coordination: Coordination, group: str, request: PersistRequest) -> int:
     """Add a request; its number. UsageError where there were too many."""
     wanted = json.dumps([request.to, request.by]).encode()
-    for number in range(1, REQUESTS_MAX + 1):
-        name = _name(number)
-        if coordination.fact(group, name) is None and coordination.set_fact_once(group, name, wanted) == wanted:
+    last = _last(lambda number: coordination.fact(group, _name(number)) is not None, 0)
+    for number in range(last + 1, REQUESTS_MAX + 1):
+        if coordination.set_fact_once(group, _name(number), wanted) == wanted:
             return number
     raise UsageError(f"{REQUESTS_MAX} snapshots of group {group} were asked for", hint="no more requests are kept")
 
@@ -112,6 +114,18 @@ def copy(source: Store, target: Store, coordination: Coordination, group: str) -
     target.put(group, info.name, info.engine, info.order, snapshots.bringing(stored.header, brings), stored.pages.items())
     target.confirm(group, info.name)
     return info
+
+
+def _last(holds: Callable[[int], bool], known: int) -> int:
+    """The greatest number up to `REQUESTS_MAX` that `holds`: all up to it do, none behind it, and `known` does, or is 0. Asked for
+    in steps that double and then halve, as there may be many requests, and whoever asks may have the role meanwhile."""
+    step = 1
+    while known + step <= REQUESTS_MAX and holds(known + step):
+        known, step = known + step, step * 2
+    while step := step // 2:
+        if known + step <= REQUESTS_MAX and holds(known + step):
+            known += step
+    return known
 
 
 def _name(number: int) -> str:

@@ -67,9 +67,9 @@ def after_reading(known: Persisting, request: PersistRequest | None, claims: tup
     return replace(known, request=request, claims=claims, persist_read_ms=now_ms, since_ms=now_ms if is_news else known.since_ms)
 
 
-def after_end(known: Persisting, now_ms: int) -> Persisting:
-    """The request is done, by whomever: the next one follows, and is looked for at once."""
-    return Persisting(number=known.number + 1, since_ms=now_ms)
+def after_end(known: Persisting, now_ms: int, last: int = 0) -> Persisting:
+    """The request is done, by whomever, and so are those up to `last`: the next one follows, and is looked for at once."""
+    return Persisting(number=max(last, known.number + 1), since_ms=now_ms)
 
 
 def after_beginning(known: Persisting, now_ms: int) -> Persisting:
