@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import uuid
 import weakref
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def _unnamed(folder: Path) -> int:
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
             raise
-    path = folder / f".hotspare-pages-{os.getpid()}"
+    path = folder / f".hotspare-pages-{uuid.uuid4().hex}"  # other threads, and other containers, have this process id, too
     number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     path.unlink()
     return number

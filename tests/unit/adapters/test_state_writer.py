@@ -162,8 +162,7 @@ HOUR_US = 3_600_000_000
 
 def test_a_record_dies_so_long_after_the_time_of_its_event(url: str) -> None:
     """SPEC G13: the time to live begins at the append time of the output, so whoever writes it writes the same; the server forgets
-    the record by itself, later, and the next one of its index takes its member away; an index goes with its last one, so values that
-    never come again fill no server."""
+    the record by itself, later, and the next one of its index takes its member away. An index goes with its last one."""
     site = Site(url, ttl_us=HOUR_US, ttl_offset_us=HOUR_US, indexes=(("by_value", ("value",)),))
     now_us = time.time_ns() // 1000
     for key, time_us in ((1, now_us - 4 * HOUR_US), (2, now_us - HOUR_US // 2), (3, now_us)):

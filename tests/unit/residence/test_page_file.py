@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 import subprocess
 import sys
@@ -186,6 +188,22 @@ def test_a_folder_that_is_memory_or_not_there_is_refused(tmp_path: Path) -> None
     if shared.is_dir() and system.is_in_memory_only(PageFile(shared).number):
         with pytest.raises(UsageError, match="memory itself"):
             check_folder(shared)
+
+
+def test_a_folder_without_nameless_files_gives_one_that_loses_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some network folders do. What a process left there that was killed, or another one has there now, stands in no way."""
+    (tmp_path / f".hotspare-pages-{os.getpid()}").touch()
+    real = os.open
+
+    def without(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "not here")
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", without)
+    files = [PageFile(tmp_path) for _ in range(2)]
+    files[0].write(memoryview(mmap.mmap(-1, PAGE)), 0)
+    assert [path.name for path in tmp_path.iterdir()] == [f".hotspare-pages-{os.getpid()}"]
 
 
 def test_runs_of_numbers() -> None:
