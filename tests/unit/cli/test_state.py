@@ -135,17 +135,19 @@ def test_rows_are_exported_with_their_types_and_as_events_that_can_be_published(
 
 
 def test_rows_are_imported_as_events_of_a_source_window_once_and_into_no_other(store: str, bus: str, tmp_path: Path) -> None:
-    """Whatever is brought in is input: every engine makes the same of it."""
+    """Whatever is brought in is input: every engine makes the same of it. A file with other rows under the same name is another."""
     file, project = tmp_path / "rows.parquet", project_file(tmp_path)
     said("export", GROUP, file, "--store", store, "--project", project, "--window", "q/orders")
     given = (file, "--bus", bus, "--project", project, "--window")
     for count in (3, 0):
         assert f"{count} rows" in said("import", *given, "shop/q/orders")
+    pq.write_table(pq.read_table(file).slice(0, 1), file)
+    assert "1 rows" in said("import", *given, "shop/q/orders")
     opened = open_bus(bus)
     messages = opened.read(Partition("hotspare.shop.q.orders.I"), 0, messages_max=10, bytes_max=10_000)
     opened.close()
-    values = b"".join(message.value for message in messages).decode().splitlines()
-    assert values == ["p,N,1,pen,2.5", "p,N,3,,0.1", "p,N,4,pen,4"]
+    values = [row for message in messages for row in message.value.decode().splitlines()]
+    assert values == ["p,N,1,pen,2.5", "p,N,3,,0.1", "p,N,4,pen,4", "p,N,1,pen,2.5"]
     assert "rows are brought into source windows alone" in refused("import", *given, "shop/q/recent")
     assert "lacks the field weight" in refused("import", *given, "shop/q/items")
     assert "is no Parquet file" in refused("import", tmp_path / "x.csv", *given[1:], "shop/q/orders")

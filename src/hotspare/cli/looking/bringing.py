@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +20,13 @@ if TYPE_CHECKING:
     from hotspare.bus.contract import Bus
     from hotspare.cli.shared.inbound import Target
 
+_DIGITS = 32
+"""Of the digest of a file's rows, in the name of what is published."""
+
 
 def bring_rows(bus: Bus, target: Target, file: Path, schema: Schema) -> int:
     """Publish each row as an upsert; how many were published in all. Begun again, it goes on where it was: a file's rows come once.
-    UsageError where the file cannot be read or lacks a field."""
+    A file with other rows is another one, whatever its name. UsageError where it cannot be read or lacks a field."""
     from hotspare.adapters.files.canonical import InsertOpcode, RowForm
     from hotspare.adapters.files.publisher import PublishOptions, publish_file
     from hotspare.cli.shared.inbound import inbound_place
@@ -31,10 +36,12 @@ def bring_rows(bus: Bus, target: Target, file: Path, schema: Schema) -> int:
     table = _table(file, schema)
     where, routing = inbound_place(bus, target, schema)
     form = RowForm(insert=InsertOpcode.UPSERT, schema=schema)
-    options = PublishOptions(form=form, source_name=f"import of {file.absolute()}")
-    events = file.with_name(f".{file.name}.events")
+    events = file.with_name(f".{file.name}.{os.getpid()}.events")  # somebody else may bring the same file at the same time
     try:
         write_events(events, table)
+        with events.open("rb") as written:
+            digest = hashlib.file_digest(written, hashlib.blake2b).hexdigest()[:_DIGITS]
+        options = PublishOptions(form=form, source_name=f"import of {file.absolute()} {digest}")
         with stop_on_signal() as stop:
             return publish_file(bus, where, events, options, stop, lambda _: None, say_trouble, routing).events
     except OSError as error:
