@@ -21,6 +21,7 @@ from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.directory_layout import GroupFolder, checksum_of
 from tests.contract.material import child
+from tests.small_disk import mounted
 
 PAGES = {"a": b"x" * 1000, "b": b"y" * 10}
 
@@ -295,6 +296,18 @@ def test_an_unusable_folder_or_name_is_told(tmp_path: Path) -> None:
     (tmp_path / "folder" / "g").write_text("")
     with pytest.raises(StoreError, match="cannot write"):
         put(store, "one")
+
+
+def test_a_disk_that_was_too_small_for_a_state_takes_a_smaller_one() -> None:
+    """What did not fit leaves nothing behind, however often it was tried: else the disk stayed full."""
+    with mounted(4 << 20) as disk:
+        store = DirectoryStore(disk.folder / "snapshots")
+        put(store, "before", 1, p=b"b" * (1 << 20))
+        for number in range(3):
+            with pytest.raises(StoreError, match="cannot write"):
+                put(store, f"large{number}", 2, **{f"p{i}": b"%d" % (10 * number + i) * (1 << 19) for i in range(8)})
+        put(store, "small", 3, p=b"s" * (2 << 20))
+        assert dict(store.get("g", "small").pages) == {"p": b"s" * (2 << 20)}
 
 
 _SNAPSHOT_FOR_EVER = """

@@ -8,6 +8,7 @@ fsspec has neither fsync nor locks; object storage has a protocol of its own (`o
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ from hotspare.stores.directory_layout import (
 
 _CLAIMED_AT_ONCE = 16
 _NOT_YET = Blob("", 0)
+_FULL = errno.ENOSPC, errno.EDQUOT
 
 
 class DirectoryStore:
@@ -53,7 +55,7 @@ class DirectoryStore:
         limits.check_order(order)
         folder = GroupFolder(self._root, group)
         entry = folder.entry(order, engine, name)
-        with _as_store_error("write", entry.path):
+        with _as_store_error("write", entry.path), _leaving_room(folder):
             folder.create()
             with folder.claiming() as claim:
                 blobs = _write_pages(folder, claim, name, pages)
@@ -240,6 +242,17 @@ def _as_store_error(verb: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(f"cannot {verb} {path.name}", detail=f"{path}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _leaving_room(folder: GroupFolder) -> Iterator[None]:
+    """Where a disk is full, what was written in vain goes at once: else it stays full, and nothing is written any more."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            folder.collect()
+        raise
 
 
 class _Pages(Mapping[str, bytes]):
