@@ -124,7 +124,7 @@ class PagedSpace:
         self._is_emptied = np.zeros(self._size // PAGE, np.bool_)
         """Those that show the file where there is nothing any more."""
         self._has_true = False
-        self._used = np.zeros(self._size // PAGE, np.uint32)
+        self._used = np.zeros(self._size // PAGE, np.int64)
         """By page of the file when it was wanted last; 0 while it is not in memory."""
         self._high = 0
         self._looked = 0
@@ -234,7 +234,7 @@ class PagedSpace:
         if len(absent):
             system.fetch(self._base, absent)
 
-    def uses(self) -> npt.NDArray[np.uint32]:
+    def uses(self) -> Int64s:
         """When pages that are in memory were wanted, in no order."""
         used = self._used[: self._high]
         return used[used > 0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,7 @@ from hotspare.engine.state import relation as relation_module
 from hotspare.engine.state.pages import Column
 from hotspare.engine.state.relation import Change, Relation, Resolution, Shape
 from hotspare.engine.state.row_pages import RowPages
+from hotspare.residence.budget import Budget
 from tests.unit.engine.relations import content, reload
 
 SHAPE = Shape(2, (0,), (1,))
@@ -191,6 +194,19 @@ def test_a_large_queue_grows_without_being_copied_and_gives_memory_back(monkeypa
     relation.change(*rows_of(20_000, 1))
     assert not lanes[: 2 * 16_000].any()
     assert relation.stored()[0][:, 0].tolist() == list(range(17_001, 20_001))
+
+
+def test_of_rows_that_are_gone_nothing_is_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also where there is room for all that stays, so that nothing is ever to leave memory."""
+    monkeypatch.setattr(memory, "SMALL_BYTES", 0)
+    monkeypatch.setattr(queue, "GIVE_BACK_ROWS", 100)
+    budget = Budget(1 << 30, tmp_path)
+    relation = Relation(SHAPE, policy(k.COUNT_SLIDING, 3_000), home=budget.home(0))
+    for first in range(0, 40 * queue.BLOCK_ROWS, queue.BLOCK_ROWS):
+        relation.change(*rows_of(first, queue.BLOCK_ROWS))
+        budget.stepped()
+    assert (budget.counts()["may_leave"] > 0, budget.counts()["away"]) == (True, 0)
+    assert len(relation._queue._marks) < 6
 
 
 def test_a_large_ring_comes_round(monkeypatch: pytest.MonkeyPatch) -> None:

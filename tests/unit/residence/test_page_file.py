@@ -65,6 +65,15 @@ def test_wanted_pages_come_together_and_the_longest_unused_leave(tmp_path: Path)
     assert 50 in in_memory(space)
 
 
+def test_steps_of_months_are_counted(tmp_path: Path) -> None:
+    """At a thousand steps a second there are 2 ** 32 after fifty days."""
+    space = filled(tmp_path)
+    space.send(0, PAGES * ENTRIES)
+    for space.now in (2**32 - 1, 2**32 + 1):
+        space.want_all(space.now % 7 * ENTRIES, (space.now % 7 + 1) * ENTRIES)
+    assert sorted(space.uses().tolist()) == [2**32 - 1, 2**32 + 1]
+
+
 def test_parts_are_wanted_together(tmp_path: Path) -> None:
     """From where each begins to where it ends; a reader for a snapshot does not count."""
     space = filled(tmp_path)

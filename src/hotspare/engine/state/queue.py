@@ -314,13 +314,18 @@ class RowQueue:
 
     def tick(self, now: int) -> None:
         if self._leaving() and (not self._marks or self.last - self._marks[-1][0] >= BLOCK_ROWS):
+            self._forget_marks()
             self._marks.append((self.last, now))
+
+    def _forget_marks(self) -> None:
+        """Of blocks that left, or are gone."""
+        while len(self._marks) > 1 and self._marks[0][0] <= self._sent:
+            del self._marks[0]
 
     def coldest(self) -> tuple[int, int] | None:
         if self._sent + BLOCK_ROWS > self.last or not self._leaving():
             return None
-        while len(self._marks) > 1 and self._marks[0][0] <= self._sent:
-            del self._marks[0]
+        self._forget_marks()
         return 0, self._marks[0][1]
 
     def send(self, size: int) -> int:
