@@ -18,6 +18,7 @@ from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
 from hotspare.stores.sql.database import Database
 from hotspare.stores.sql.tables import PIECE_BYTES
+from hotspare.stores.writing import AT_ONCE, copied
 from hotspare.testing.database_server import DatabaseServer
 from tests.contract.material import Page
 
@@ -28,8 +29,36 @@ def put(store: Store, name: str, order: int = 1, group: str = "g", **pages: byte
     return store.put(group, name, "engine-1", order, b"header of " + name.encode(), (pages or PAGES).items())
 
 
+class Counted(bytes):
+    """Contents that are in memory."""
+
+    alive = 0
+
+    def __init__(self, _: bytes) -> None:
+        Counted.alive += 1
+
+    def __del__(self) -> None:
+        Counted.alive -= 1
+
+
 def names(store: Store, group: str = "g") -> list[str]:
     return [info.name for info in store.list(group)]
+
+
+def test_of_a_snapshot_that_is_copied_a_few_pages_are_in_memory(store: Store) -> None:
+    """SPEC G7, H2: it may be larger than memory."""
+    most = [0]
+
+    class Elsewhere(dict[str, int]):
+        def __getitem__(self, page: str) -> Counted:  # type: ignore[override]
+            made = Counted(b"%d of many" % super().__getitem__(page))
+            most[0] = max(most[0], Counted.alive)
+            return made
+
+    pages = Elsewhere({f"q/w#0/rows/{number}": number for number in range(80)})
+    store.put("g", "copied", "e", 1, b"h", copied(pages))  # type: ignore[arg-type]
+    assert dict(store.get("g", "copied").pages) == {name: b"%d of many" % number for number, name in enumerate(pages)}
+    assert most[0] <= 2 * AT_ONCE or isinstance(store, MemoryStore)
 
 
 def test_bytes_come_back_as_they_were_put(store: Store) -> None:

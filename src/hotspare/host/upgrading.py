@@ -25,6 +25,7 @@ from hotspare.model.fingerprint import from_document, to_document
 from hotspare.model.resolve import resolve
 from hotspare.shard import Shard
 from hotspare.stores.contract import SnapshotInfo, Store
+from hotspare.stores.writing import copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ def _carry(wanted: Planned, version: Version, places: Places, carried: _Carried 
     if version.begin is Begin.ORIGIN or _newest(places.store, place) is not None:
         return
     found = carried or _carried(wanted, places)
-    places.store.put(place, found.info.name, found.info.engine, found.info.order, found.header, found.pages.items())
+    places.store.put(place, found.info.name, found.info.engine, found.info.order, found.header, copied(found.pages))
     places.store.confirm(place, found.info.name)
 
 

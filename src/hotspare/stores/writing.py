@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import TypeAlias, TypeVar
 
@@ -16,6 +17,26 @@ AT_ONCE = 16
 """So many contents are looked for, and read, in one call."""
 HEADER = ""
 """The header among the names of pages, which have a character at least."""
+
+
+class NewContent:
+    """A `Content` that no store knows yet: it is made when it is written, so that a few at a time are in memory."""
+
+    def __init__(self, make: Callable[[], bytes]) -> None:
+        self._make = make
+        self.known: object = None
+
+    def note(self, known: object) -> None:
+        self.known = known
+
+    def encode(self) -> bytes:
+        return self._make()
+
+
+def copied(pages: Mapping[str, bytes]) -> Iterator[tuple[str, Content]]:
+    """Pages of another store, for `Store.put`: each is read when it is written."""
+    for name in pages:
+        yield name, NewContent(partial(pages.__getitem__, name))
 
 
 def in_parts(items: Iterable[_T], count: int = AT_ONCE) -> Iterator[list[_T]]:

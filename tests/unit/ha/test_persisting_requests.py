@@ -1,4 +1,4 @@
-"""Requests for snapshots that a group had before: they stay facts of it for ever, and cost those who come later little."""
+"""Snapshots that somebody asks for: requests of before stay facts for ever, and cost little; and what is copied may be large."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from hotspare.coordination.memory import MemoryCoordination
-from hotspare.ha.effects import persisting
+from hotspare.ha.effects import persisting, restoring
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.facts import Persisting, PersistRequest
+from hotspare.stores.contract import SnapshotInfo
+from hotspare.stores.memory import MemoryStore
 
 GROUP = "p.project"
 BEFORE = 3_000
@@ -56,3 +58,26 @@ def test_who_asks_adds_the_next_one() -> None:
         coordination = Asked(count)
         assert persisting.ask(coordination, GROUP, PersistRequest("file:///new")) == count + 2  # type: ignore[arg-type]
         assert coordination.calls < 30
+
+
+class Spy(MemoryStore):
+    """Says of what it was given whether it was read before it is asked for."""
+
+    def put(self, group: str, name: str, engine: str, order: int, header: bytes, pages: Any) -> SnapshotInfo:
+        given = list(pages)
+        assert not any(isinstance(content, bytes) for _, content in given)
+        return super().put(group, name, engine, order, header, given)
+
+
+def test_what_is_copied_from_store_to_store_is_read_page_by_page() -> None:
+    """A state may be larger than memory."""
+    source, copy, own = MemoryStore(), Spy(), Spy()
+    source.put(GROUP, "s", "e", 5, b"{}", [("a", b"1"), ("b", b"2")])
+    source.confirm(GROUP, "s")
+    coordination: Any = MemoryCoordination().client("here")
+    persisting.copy(source, copy, coordination, GROUP)
+    assert dict(copy.get(GROUP, "s").pages) == {"a": b"1", "b": b"2"}
+    (info,), stored = copy.list(GROUP), copy.get(GROUP, "s")
+    to: Any = SimpleNamespace(group=GROUP, store=own)
+    assert restoring.take_over(restoring.Found(info, stored.header, stored.pages, (), (), None), to)
+    assert [each.name for each in own.list(GROUP)] == ["s"]

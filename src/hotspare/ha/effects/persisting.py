@@ -26,6 +26,7 @@ from hotspare.ha.rules import persisting as rules
 from hotspare.ha.rules.facts import PersistOutcome, PersistRequest
 from hotspare.stores.choosing import Among, SnapshotChoice, chosen
 from hotspare.stores.contract import SnapshotInfo, Store
+from hotspare.stores.writing import copied
 
 REQUESTS_MAX = 100_000
 DOCUMENT, ORIGIN = "document", "persisted"
@@ -111,7 +112,7 @@ def copy(source: Store, target: Store, coordination: Coordination, group: str) -
     stored, document = source.get(group, info.name), agreed_document(coordination, group)
     origin = {"group": group, "engine": info.engine, "time_us": info.written_time_us}
     brings = {ORIGIN: origin} if document is None else {ORIGIN: origin, DOCUMENT: document}
-    target.put(group, info.name, info.engine, info.order, snapshots.bringing(stored.header, brings), stored.pages.items())
+    target.put(group, info.name, info.engine, info.order, snapshots.bringing(stored.header, brings), copied(stored.pages))
     target.confirm(group, info.name)
     return info
 

@@ -20,6 +20,7 @@ from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.stores.choosing import Among, chosen, parse_choice
 from hotspare.stores.contract import SnapshotInfo, Store
+from hotspare.stores.writing import copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def take_over(found: Found, to: Destination) -> bool:
     if found.further is not None:
         return False
     info = found.info
-    to.store.put(to.group, info.name, info.engine, info.order, found.header, found.pages.items())
+    to.store.put(to.group, info.name, info.engine, info.order, found.header, copied(found.pages))
     to.store.confirm(to.group, info.name)
     return True
 
