@@ -164,6 +164,25 @@ def test_where_no_thread_can_be_had_the_work_has_failed() -> None:
     assert "can't start new thread" in rig.told(HaEventKind.SNAPSHOT_FAILED)[0]
 
 
+def test_a_snapshot_that_takes_long_is_not_given_up_while_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of gigabytes it takes minutes: what counts is how long nothing was heard."""
+    rig = Rig()
+    wait_ms = rig.state.settings.store_wait_ms
+
+    def later() -> None:
+        rig.now_ms += wait_ms - 1
+        snapshots.give_up(rig.state, rig.ports)
+
+    pages = [(f"q/w#0/rows/{number}", Page(b"%d" % number, later)) for number in range(4)]
+    monkeypatch.setattr(rig.core, "freeze", lambda: SimpleNamespace(header=b"h", contents=lambda: pages))
+    rig.take()
+    rig.jobs.pop()()
+    assert rig.state.store_jobs.load.is_writing
+    assert rig.told(HaEventKind.SNAPSHOT_FAILED) == []
+    snapshots.take_note_of_written(rig.state, rig.ports)
+    assert len(rig.state.snapshots.candidates) == 1
+
+
 def test_a_full_snapshot_writes_again_what_the_store_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPEC G8: full or incremental, as the engine was told; the bits are those of the state either way."""
     written: dict[SnapshotForm, int] = {}

@@ -50,13 +50,14 @@ class Candidate:
         return not self.to
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class StoreJob:
     """Work for one snapshot, known by its identity."""
 
     work: StoreWork
     candidate: Candidate
-    begun_ms: int
+    heard_ms: int
+    """When it began, or, as far as its thread tells, went on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class StoreLoad:
     is_marking: bool = False
     """Anything but a write is under way."""
     oldest_ms: int | None = None
-    """When the oldest work under way began."""
+    """When that work under way was heard of last of which that is longest ago."""
     stuck: int = 0
     """How much was given up and has not ended."""
 
@@ -95,7 +96,7 @@ class StoreJobs:
         return StoreLoad(
             is_writing=StoreWork.WRITE in works,
             is_marking=any(work is not StoreWork.WRITE for work in works),
-            oldest_ms=min((job.begun_ms for job in self.running), default=None),
+            oldest_ms=min((job.heard_ms for job in self.running), default=None),
             stuck=len(self.stuck),
         )
 
@@ -109,9 +110,9 @@ class StoreJobs:
                 jobs.remove(done.job)
         return done
 
-    def give_up(self, begun_ms: int) -> list[StoreJob]:
-        """Count as stuck what began at or before `begun_ms`."""
-        late = [job for job in self.running if job.begun_ms <= begun_ms]
+    def give_up(self, heard_ms: int) -> list[StoreJob]:
+        """Count as stuck what was not heard of after `heard_ms`."""
+        late = [job for job in self.running if job.heard_ms <= heard_ms]
         self.running = [job for job in self.running if job not in late]
         self.stuck += late
         return late

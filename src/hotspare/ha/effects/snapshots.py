@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hotspare.bus.contract import Bus
 from hotspare.choices import SnapshotForm
@@ -25,6 +25,7 @@ from hotspare.ha.rules import persisting
 from hotspare.ha.rules import snapshots as rules
 from hotspare.ha.rules.facts import PersistOutcome
 from hotspare.stores.contract import Content, SnapshotInfo, Store
+from hotspare.stores.writing import NewContent
 
 
 def take(state: GroupState, ports: Ports) -> None:
@@ -52,7 +53,10 @@ def _candidate(state: GroupState, ports: Ports) -> Candidate:
 def _write(state: GroupState, ports: Ports, candidate: Candidate, brings: Mapping[str, object]) -> None:
     frozen, group, engine, store_id = state.core.freeze(), state.group, state.engine, state.store_id
     is_full = state.settings.snapshot_form is SnapshotForm.FULL
-    brings = {**brings, **_numbering(state)}
+    brings, job = {**brings, **_numbering(state)}, StoreJob(StoreWork.WRITE, candidate, ports.clock_ms())
+
+    def hear() -> None:
+        job.heard_ms = ports.clock_ms()
 
     def write() -> SnapshotInfo:
         with _store_of(ports, candidate) as store:
@@ -60,9 +64,9 @@ def _write(state: GroupState, ports: Ports, candidate: Candidate, brings: Mappin
                 check_same(store, store_id)
             header, contents = bringing(frozen.header, brings), frozen.contents()
             contents = _all_anew(contents) if is_full else contents
-            return store.put(group, candidate.name, engine, candidate.order, header, contents)
+            return store.put(group, candidate.name, engine, candidate.order, header, _heard(contents, hear))
 
-    _begin(state, ports, StoreWork.WRITE, candidate, write)
+    _begin(state, ports, job, write)
 
 
 def _numbering(state: GroupState) -> dict[str, object]:
@@ -91,10 +95,37 @@ def _store_of(ports: Ports, candidate: Candidate) -> Iterator[Store]:
         store.close()
 
 
-def _all_anew(contents: Iterable[tuple[str, bytes | Content]]) -> Iterator[tuple[str, bytes]]:
+def _all_anew(contents: Iterable[tuple[str, bytes | Content]]) -> Iterator[tuple[str, bytes | Content]]:
     """Encoded, whatever a store knows of them."""
     for name, content in contents:
-        yield name, content if isinstance(content, bytes) else content.encode()
+        yield name, content if isinstance(content, bytes) else NewContent(content.encode)
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """A `Content` of a snapshot that is being written: who asks for it goes on."""
+
+    content: Content
+    hear: Callable[[], None]
+
+    @property
+    def known(self) -> object:
+        self.hear()
+        return self.content.known
+
+    def note(self, known: object) -> None:
+        self.hear()
+        self.content.note(known)
+
+    def encode(self) -> bytes:
+        self.hear()
+        return self.content.encode()
+
+
+def _heard(contents: Iterable[tuple[str, bytes | Content]], hear: Callable[[], None]) -> Iterator[tuple[str, bytes | Content]]:
+    """A large state takes longer than a call may without a sign."""
+    for name, content in contents:
+        yield name, content if isinstance(content, bytes) else _Heard(content, hear)
 
 
 def confirm(state: GroupState, ports: Ports, name: str) -> None:
@@ -105,7 +136,7 @@ def confirm(state: GroupState, ports: Ports, name: str) -> None:
         with _store_of(ports, candidate) as store:
             store.confirm(group, name)
 
-    _begin(state, ports, StoreWork.CONFIRM, candidate, mark)
+    _begin(state, ports, StoreJob(StoreWork.CONFIRM, candidate, ports.clock_ms()), mark)
 
 
 def discard(state: GroupState, ports: Ports, name: str) -> None:
@@ -116,7 +147,7 @@ def discard(state: GroupState, ports: Ports, name: str) -> None:
         with _store_of(ports, candidate) as store:
             store.discard(group, name)
 
-    _begin(state, ports, StoreWork.DISCARD, candidate, remove)
+    _begin(state, ports, StoreJob(StoreWork.DISCARD, candidate, ports.clock_ms()), remove)
 
 
 def give_up(state: GroupState, ports: Ports) -> None:
@@ -175,7 +206,12 @@ def _note_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> No
         state.snapshots, candidate, state.engine, ports.clock_ms(), ports.wall_us() // 1_000, state.intake.events_taken
     )
     group, store, confirmed_max = state.group, ports.store, state.settings.confirmed_snapshots_max
-    _begin(state, ports, StoreWork.TIDY, candidate, lambda: _tidy(store, ports.bus, group, candidate, confirmed_max))
+    _begin(
+        state,
+        ports,
+        StoreJob(StoreWork.TIDY, candidate, ports.clock_ms()),
+        lambda: _tidy(store, ports.bus, group, candidate, confirmed_max),
+    )
 
 
 def _tidy(store: Store, bus: Bus, group: str, confirmed: Candidate, confirmed_max: int) -> None:
@@ -185,9 +221,9 @@ def _tidy(store: Store, bus: Bus, group: str, confirmed: Candidate, confirmed_ma
         store.discard(group, name)
 
 
-def _begin(state: GroupState, ports: Ports, work: StoreWork, candidate: Candidate, call: Callable[[], object]) -> None:
+def _begin(state: GroupState, ports: Ports, job: StoreJob, call: Callable[[], object]) -> None:
     """Start work in the background. Whatever goes wrong there, its end is told."""
-    job, jobs = StoreJob(work, candidate, ports.clock_ms()), state.store_jobs
+    jobs = state.store_jobs
     jobs.running.append(job)
 
     def run() -> None:
