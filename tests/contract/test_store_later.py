@@ -107,3 +107,14 @@ def test_they_are_held_as_long_as_somebody_has_them(monkeypatch: pytest.MonkeyPa
     assert len(pages) == 100
     del pages
     assert hold.is_let_go.wait(10)
+
+
+def test_whatever_fails_is_a_store_error() -> None:
+    """Else an engine would take the event that asks for the page for what it fails on, and refuse it."""
+
+    def read(wanted: Sequence[Blob]) -> dict[str, bytes]:
+        raise RuntimeError("a driver's")
+
+    with pytest.raises(StoreError, match="cannot be read") as told:
+        later.PagesLater(BLOBS, read, CountedHold())["p1"]
+    assert told.value.detail == "RuntimeError: a driver's"

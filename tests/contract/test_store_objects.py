@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import fsspec
 import pytest
 
 from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
@@ -289,3 +290,17 @@ def test_a_url_that_names_no_storage_is_refused(url: str, said: str, s3: S3Serve
 def test_a_bucket_that_is_not_there_is_a_store_error(s3: S3Server) -> None:
     with contextlib.closing(open_store(s3.url.replace("//snapshots/", "//nowhere/"))) as store, pytest.raises(StoreError):
         store.put("g", "one", "e", 1, b"", [])
+
+
+def test_what_a_driver_that_is_not_tested_raises_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class HttpError(Exception):
+        pass
+
+    class Files:
+        def cat_file(self, path: str) -> bytes:
+            raise HttpError("503")
+
+    monkeypatch.setattr(fsspec, "filesystem", lambda *_, **__: Files())
+    with pytest.raises(StoreError) as told:
+        Bucket("gs://bucket/prefix").get("key")
+    assert told.value.detail == "HttpError: 503"

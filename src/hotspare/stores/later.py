@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
-from hotspare.errors import SnapshotDamaged, StoreError
+from hotspare.errors import HotspareError, SnapshotDamaged, StoreError
 from hotspare.retry import Retry
 from hotspare.stores.content import Blob
 
@@ -38,7 +38,7 @@ class Hold(Protocol):
 
 class PagesLater(Mapping[str, bytes]):
     """`blobs` by the names of pages; `read` gives the contents of some of them by their hashes, all or an error, from any thread.
-    `hold` is let go when nobody has the mapping any more."""
+    `hold` is let go when nobody has the mapping any more. What comes of asking for a page is a StoreError, whatever failed."""
 
     def __init__(self, blobs: Mapping[str, Blob], read: Callable[[Sequence[Blob]], Mapping[str, bytes]], hold: Hold) -> None:
         self._blobs, self._read = dict(blobs), read
@@ -69,7 +69,12 @@ class PagesLater(Mapping[str, bytes]):
             if (content := self._ahead.pop(blob.hash, None)) is not None:
                 return content
             wanted = self._with_next(blob)
-        found = AWAY.call(lambda: self._read(wanted), _may_pass)
+        try:
+            found = AWAY.call(lambda: self._read(wanted), _may_pass)
+        except HotspareError:
+            raise
+        except Exception as error:  # or an event that asks for the page would be taken for what fails
+            raise StoreError("a page of a snapshot cannot be read", detail=f"{type(error).__name__}: {error}"[:300]) from error
         with self._lock:
             self._ahead |= {each.hash: found[each.hash] for each in wanted if each.hash in self._expected}
         return found[blob.hash]
