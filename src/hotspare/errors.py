@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from errno import EACCES, EISDIR, ENOENT, ENOTDIR, EPERM, EROFS
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,9 @@ class FileUnwritable(UsageError):
 
     @classmethod
     def of(cls, path: object, error: OSError) -> FileUnwritable:
-        return cls(f"file {path} cannot be written now", detail=error.strerror or str(error), hint="make room, and start again")
+        elsewhere = error.errno in (ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, EROFS)
+        hint = "is its folder there, and may it be written to?" if elsewhere else "make room, and start again"
+        return cls(f"file {path} cannot be written now", detail=error.strerror or str(error), hint=hint)
 
 
 class ProjectError(HotspareError):

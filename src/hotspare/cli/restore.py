@@ -34,7 +34,7 @@ def command(
 
     Whichever engine starts next begins there, and catches up. Engines that run are not disturbed.
     """
-    from hotspare.bus.open import open_bus
+    from hotspare.cli.shared.existing import existing_bus, existing_store
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.coordination.open import default_coordination_url, open_coordination
     from hotspare.engine.plan import compile_plan
@@ -47,13 +47,13 @@ def command(
 
     loaded = loaded_project(project, set_, name=project_name)
     with ExitStack() as stack:
-        opened_bus = open_bus(bus)
-        stack.callback(opened_bus.close)
+        opened_bus = existing_bus(stack, bus)
         service = open_coordination(coordination or default_coordination_url(bus))
         stack.callback(service.close)
-        own, persisted = open_store(store or default_store_url(bus)), open_store(store_url(source))
+        persisted = existing_store(stack, store_url(source), "")
+        assert persisted is not None
+        own = open_store(store or default_store_url(bus))
         stack.callback(own.close)
-        stack.callback(persisted.close)
         plan = compile_plan(loaded.resolved)
         placed = PlacedStore(own, OwnPlace(service, plan.project_hash, SEMANTICS))
         groups: list[Destination] = destinations(loaded.project, plan, prefix, shards, opened_bus, service, placed)

@@ -81,8 +81,11 @@ def show(
 ) -> None:
     """Show what is in a snapshot and what running engines have of it in memory, or, with --window, rows of a window."""
     from hotspare.cli.looking.memory import memory_rows
+    from hotspare.errors import UsageError
     from hotspare.host.looking import Wanted, look, rows
 
+    if not window and (key or where or part != "rows"):
+        raise UsageError("--key, --where and --part say which rows of a window are meant", hint="give --window QUERY/WINDOW, too")
     with ExitStack() as stack:
         place = _opened(stack, bus, coordination, store)
         looked = look(place.store, group, snapshot)
@@ -234,12 +237,17 @@ def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _Place
 
 
 def _groups(place: _Place, group: str) -> Sequence[str]:
+    """Those that are meant; UsageError for one that is not known."""
     from hotspare.bus.naming import whole_group
+    from hotspare.errors import UsageError
 
     known = sorted(place.coordination.groups()) if place.coordination is not None else []
     if not group:
         return known
-    return [each for each in known if whole_group(each) == group] or [group]
+    found = [each for each in known if whole_group(each) == group] or [group]
+    if known and found == [group] and group not in known and not place.store.list(group):
+        raise UsageError(f"no group is called {group}", hint="groups: " + ", ".join(known))
+    return found
 
 
 def _plan(place: _Place, looked: Looked, file: Path | None, texts: Sequence[str] | None, name: str) -> Plan:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from hotspare.engine.plan import Node, Plan, Stage
 from hotspare.engine.rows.batch import ARROW_TYPE
 from hotspare.engine.semantics import BEFORE_VERSIONS
-from hotspare.engine.snapshot import RowPagesOf, check_header, decode_page, unpack
+from hotspare.engine.snapshot import RowPagesOf, check_header, decode_page, unpack, unreadable
 from hotspare.engine.state.lanes import coded_columns, to_arrow_columns
 from hotspare.engine.state.over_rows import OverRows
 from hotspare.engine.state.pages import Column, Page
@@ -66,7 +66,7 @@ def header_facts(header: bytes) -> HeaderFacts:
             extra={name: value for name, value in content.items() if name not in _KNOWN},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SnapshotDamaged("the header of the snapshot cannot be read", detail=str(error)) from error
+        raise unreadable("the header of the snapshot", error) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +173,10 @@ def rows_of(plan: Plan, header: bytes, pages: Mapping[str, bytes], window: str, 
     kept = {(each.window, each.part): each.schema for each in readable(plan)}
     if (window, part) not in kept:
         names = ", ".join(name if of == ROWS else f"{name} {of}" for name, of in kept)
-        raise UsageError(
-            f"window {window} keeps no {part} that can be read" if part != ROWS else f"window {window} keeps no rows of its own",
-            hint=f"rows are kept by: {names}" if names else "no window of this project keeps rows",
-        )
+        what = f"window {window} keeps no {part} that can be read" if part != ROWS else f"window {window} keeps no rows of its own"
+        if window not in {str(each.id) for each in plan.resolved.windows}:
+            what = f"project {plan.resolved.project.name} has no window {window}"
+        raise UsageError(what, hint=f"rows are kept by: {names}" if names else "no window of this project keeps rows")
     schema = kept[window, part]
     page, strings = _loaded(plan, pages, window)
     relation = _relation(page.parts[part])
@@ -205,5 +205,5 @@ def _loaded(plan: Plan, pages: Mapping[str, bytes], window: str) -> tuple[Page, 
     try:
         decode_page(page, pages[node.page], of_rows, strings)
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
-        raise SnapshotDamaged("the snapshot cannot be read", detail=str(error)) from error
+        raise unreadable("the snapshot", error) from error
     return page, strings

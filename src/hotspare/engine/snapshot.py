@@ -375,7 +375,13 @@ def _told_as_damage() -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
-        raise SnapshotDamaged("the snapshot cannot be read", detail=str(error)) from error
+        raise unreadable("the snapshot", error) from error
+
+
+def unreadable(what: str, error: Exception) -> SnapshotDamaged:
+    """What cannot even be read as text is likely to be encrypted."""
+    hint = "if it is encrypted, name its key: ?key_file=/run/secrets/key" if isinstance(error, UnicodeDecodeError) else ""
+    return SnapshotDamaged(f"{what} cannot be read", detail=str(error), hint=hint)
 
 
 def decode_page(page: Page, data: bytes, of_rows: RowPagesOf, strings: StringTable) -> None:

@@ -43,7 +43,8 @@ def parse_choice(text: str) -> SnapshotChoice:
         except ValueError:
             raise UsageError(f"{text!r} names no time", hint="write time:2026-01-31T08:00:00, in UTC or with a zone") from None
         at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-        return SnapshotChoice(time_us=round(at.timestamp() * 1_000_000))
+        within_us = 0 if at.microsecond else 999_999  # of the second that is said, and shown, all of it
+        return SnapshotChoice(time_us=round(at.timestamp() * 1_000_000) + within_us)
     if text.startswith(_POSITION):
         number = text.removeprefix(_POSITION)
         if not (number.isdecimal() and len(number) <= 18):
@@ -75,7 +76,10 @@ def _named(group: str, allowed: Sequence[SnapshotInfo], listed: Sequence[Snapsho
         return found[0]
     if found:
         raise UsageError(f"{len(found)} snapshots of group {group} begin with {name}", hint="write more of the name")
-    if any(info.name.startswith(name) for info in listed):
+    others = [info for info in listed if info.name.startswith(name)]
+    if others and all(info.is_damaged for info in others):
+        raise UsageError(f"snapshot {name} of group {group} is damaged", hint="choose another one")
+    if others:
         what = f"snapshot {name} of group {group} is not confirmed, so it may not be restored"
         raise UsageError(what, hint="wait until its outputs are committed, or choose another one")
     raise UsageError(f"group {group} has no snapshot {name}", detail=_what_is_there(listed), hint=f"say {FORMS}")
@@ -92,7 +96,10 @@ def _none(group: str, choice: SnapshotChoice) -> str:
 def _what_is_there(listed: Sequence[SnapshotInfo]) -> str:
     if not listed:
         return "the store has no snapshot of this group"
-    texts = [f"{i.name} ({i.status.value}, written {time_text(i.written_time_us)})" for i in listed[:5]]
+    texts = [
+        f"{i.name} (damaged)" if i.is_damaged else f"{i.name} ({i.status.value}, written {time_text(i.written_time_us)})"
+        for i in listed[:5]
+    ]
     return f"{len(listed)} are there: " + ", ".join(texts)
 
 

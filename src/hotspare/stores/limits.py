@@ -70,7 +70,7 @@ def damaged(group: str, name: str, detail: str) -> SnapshotDamaged:
 def taken(group: str, name: str) -> StoreError:
     return StoreError(
         f"snapshot {name} of group {group} is confirmed and has another content",
-        hint="a confirmed snapshot is never replaced; two engines may have the same name",
+        hint="a confirmed snapshot is never replaced; two engines may have one name, or it was encrypted with another key, or not",
     )
 
 

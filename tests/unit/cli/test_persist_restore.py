@@ -93,7 +93,8 @@ def test_messages_that_are_gone_are_counted(bus: str, project: Path, tmp_path: P
 
 
 def test_what_cannot_be_meant_is_refused(bus: str, project: Path, tmp_path: Path) -> None:
-    assert "has no snapshot that may be restored" in hotspare_here("restore", project, tmp_path / "none", "--bus", bus).stderr
+    assert "there is no folder" in hotspare_here("restore", project, tmp_path / "none", "--bus", bus).stderr
+    assert not (tmp_path / "none").exists()
     hotspare_here("persist", GROUP, "--to", tmp_path / "shared", "--bus", bus)
     other = tmp_path / "other.yaml"
     other.write_text(PROJECT.replace("bycount_sliding: 3", "bycount_sliding: 4"))

@@ -11,11 +11,12 @@ import pytest
 from hotspare.bus.contract import Partition
 from hotspare.bus.open import open_bus
 from hotspare.coordination.open import default_coordination_url, open_coordination
-from hotspare.errors import UsageError
+from hotspare.engine.inside import header_facts
+from hotspare.errors import SnapshotDamaged, UsageError
 from hotspare.ha.effects.joining import agreed_project
 from hotspare.host.definition import project_identity
 from hotspare.model.load import load_text
-from hotspare.stores.choosing import Among, chosen, parse_choice
+from hotspare.stores.choosing import Among, chosen, parse_choice, time_text
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 from hotspare.stores.open import default_store_url, open_store
 from tests.unit.cli.kept import GROUP, PROJECT, case, put_snapshots
@@ -104,12 +105,15 @@ def test_rows_of_a_window_are_found_by_key_and_by_a_filter(store: str, tmp_path:
     assert "q/spent keeps no rows of its own" in refused(*show, "q/spent")
     assert "the filter cannot be computed for 3 rows" in refused(*show, "q/orders", "--where", "id / (id - id) > 1")
     assert "HS-0200" in refused(*show, "q/orders", "--where", "colour = 1")
+    assert "give --window QUERY/WINDOW, too" in refused("show", GROUP, "--store", store, "--key", "1")
+    assert "project shop has no window shop/q/orders" in refused(*show, "shop/q/orders")
     assert "has 1 fields" in refused(*show, "q/orders", "--key", "1", "--key", "2")
 
 
 def test_the_project_is_known_from_the_group_or_has_to_be_said(bus: str, tmp_path: Path) -> None:
     assert "pen" in said("show", GROUP, "--bus", bus, "--window", "q/orders")
     assert GROUP in said("ls", "--bus", bus)
+    assert f"groups: {GROUP}" in refused("ls", "nobody", "--bus", bus)
     store = default_store_url(bus)
     assert "give --project FILE" in refused("show", GROUP, "--store", store, "--window", "q/orders")
     other = tmp_path / "other.yaml"
@@ -170,6 +174,9 @@ def test_what_is_not_there_is_told_with_what_is(store: str, tmp_path: Path) -> N
     assert "no snapshots are at" in refused("ls", GROUP, "--store", (tmp_path / "none").as_uri())
     assert "which group is meant" in refused("ls", "--store", store)
     assert "where the snapshots are is not said" in refused("ls", GROUP)
+    with pytest.raises(SnapshotDamaged) as encrypted:
+        header_facts(b'{"\x8a')
+    assert "name its key" in encrypted.value.hint
 
 
 def info(order: int, status: SnapshotStatus = SnapshotStatus.CONFIRMED, written_us: int = 0) -> SnapshotInfo:
@@ -195,6 +202,11 @@ LISTED = [info(50, SnapshotStatus.CANDIDATE), info(40), info(30), info(20, writt
 def test_a_snapshot_is_chosen_by_name_time_or_position(text: str, order: int) -> None:
     """Who restores says which one (SPEC H6)."""
     assert chosen("g", LISTED, parse_choice(text), Among.CONFIRMED).order == order
+
+
+def test_a_time_is_said_as_it_is_shown() -> None:
+    written = info(7, written_us=1_700_000_000_900_000)
+    assert chosen("g", [written], parse_choice(f"time:{time_text(written.written_time_us)}"), Among.CONFIRMED) == written
 
 
 @pytest.mark.parametrize(

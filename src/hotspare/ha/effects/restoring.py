@@ -22,6 +22,9 @@ from hotspare.stores.choosing import Among, chosen, parse_choice
 from hotspare.stores.contract import SnapshotInfo, Store
 from hotspare.stores.writing import copied
 
+_KEEP = "topics have to keep their messages for longer than a snapshot may be old; is a newer one there?"
+_ELSEWHERE = "is this the bus that its group published to, under this prefix?"
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -88,11 +91,12 @@ def take_over(found: Found, to: Destination) -> bool:
     """Make it a snapshot that the group's engines start from; False where one that is as far is there already. PositionLost where
     messages behind it are gone, StateError where it is of another bus or group."""
     if found.refusals:
-        kind = PositionLost if any(each.gone for each in found.partitions) else StateError
+        gone = any(each.gone for each in found.partitions)
+        kind, hint = (PositionLost, _KEEP) if gone else (StateError, _ELSEWHERE)
         raise kind(
             f"snapshot {found.info.name} cannot be restored into group {to.group}",
             detail="\n  ".join(found.refusals),
-            hint="topics have to keep their messages for longer than a snapshot may be old; is a newer one there?",
+            hint=hint,
         )
     if found.further is not None:
         return False
