@@ -67,7 +67,7 @@ chaos-embedded: setup-test ## kill, freeze and restart real engines on the SQLit
 chaos: setup-test ## every scenario of the kill campaign on real servers, each with a group of its own (ARGS="--only E2 --rounds 5")
 	$(PY) -m tests.e2e.chaos.run $(ARGS)
 
-store-kills: setup-test ## kill -9 at every point of a snapshot's write, of the writer and of the server, for every kind of store (ARGS="--only redis")
+store-kills: setup-test ## kill -9 at every point of a snapshot's write, of who writes, who clears up, and the server, for every store (ARGS="--only redis")
 	$(PY) -m tests.contract.store_kills_campaign $(ARGS)
 
 soak: setup-test ## an hour under a light, steady load: memory, files, rows and threads at start and end (ARGS="--site kafka")

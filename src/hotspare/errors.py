@@ -88,6 +88,11 @@ class HotspareError(Exception):
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
 
+    @property
+    def in_one_line(self) -> str:
+        """What is wrong and why, for a log and for tables."""
+        return f"{self.message}: {self.detail}" if self.detail else self.message
+
 
 def is_retryable(error: Exception) -> bool:
     return isinstance(error, HotspareError) and error.retryable

@@ -25,19 +25,12 @@ from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.redis_server import RedisServer, why_no_redis
 from hotspare.testing.s3_server import S3Server
 from tests.contract.material import child
-from tests.contract.store_points import GROUP, pages_of, points, write
+from tests.contract.store_points import GROUP, Others, gone_soon, pages_of, points, write
 
 KINDS = ("directory", "sqlite", "postgresql", "mariadb", "redis", "s3", "changelog")
 SERVERS = ("postgresql", "mariadb", "redis", "s3", "changelog")
 """Those that are on a server."""
 WRITER = "import sys; from tests.contract.store_points import main; main(sys.argv[1], sys.argv[2])"
-_GONE_AFTER = (
-    "hotspare.stores.sql.store.WRITER_GONE_US",
-    "hotspare.stores.objects.collecting.WRITER_GONE_US",
-    "hotspare.stores.changelog.collecting.WRITER_GONE_US",
-    "hotspare.stores.later.READER_GONE_S",
-    "hotspare.stores.redis.scripts.READERS_GONE_S",
-)
 
 Choose: TypeAlias = Callable[[int], Sequence[int]]
 """Of the points of a write, 1 to so many, those at which something is killed."""
@@ -141,15 +134,6 @@ def served(kind: str, folder: Path) -> Iterator[Place]:
 
 
 @contextlib.contextmanager
-def gone_soon() -> Iterator[None]:
-    """A writer or reader counts as dead at once."""
-    with pytest.MonkeyPatch.context() as patched:
-        for name in _GONE_AFTER:
-            patched.setattr(name, -1)
-        yield
-
-
-@contextlib.contextmanager
 def short_waits() -> Iterator[None]:
     """For a server that is not there."""
     with pytest.MonkeyPatch.context() as patched:
@@ -157,16 +141,15 @@ def short_waits() -> Iterator[None]:
         yield
 
 
-def check(store: Store, before: int, cut: int) -> None:
-    """After a write of `cut` that was cut off: whole snapshots alone, `before` or `cut` confirmed. Lost, Torn."""
-    infos = store.list(GROUP)
-    confirmed = {info.order for info in infos if info.status is SnapshotStatus.CONFIRMED}
-    if not confirmed & {before, cut}:
-        raise Lost(f"neither {before} nor {cut} is confirmed: {infos}")
+def check(store: Store, before: int, *cut: int) -> None:
+    """After writes of `cut` that were cut off: whole snapshots alone, `before` or one of `cut` confirmed. Lost, Torn."""
+    infos, known = store.list(GROUP), {before, *cut}
+    if not known & {info.order for info in infos if info.status is SnapshotStatus.CONFIRMED}:
+        raise Lost(f"none of {known} is confirmed: {infos}")
     for info in infos:
         try:
             stored = store.get(GROUP, info.name)
-            found = (info.order in (before, cut), stored.header, dict(stored.pages))
+            found = (info.order in known, stored.header, dict(stored.pages))
         except StoreError as error:
             raise Torn(f"{info} cannot be read") from error
         if found != (True, b"header %d" % info.order, pages_of(info.order)):
@@ -177,12 +160,12 @@ def is_confirmed(store: Store, order: int) -> bool:
     return any(info.order == order and info.status is SnapshotStatus.CONFIRMED for info in store.list(GROUP))
 
 
-def go_on(store: Store, order: int, cut: int) -> None:
+def go_on(store: Store, order: int, *cut: int) -> None:
     """The next write; a candidate that nobody will confirm goes."""
     write(store, order)
     for info in store.list(GROUP):
         if info.status is SnapshotStatus.CANDIDATE:
-            assert info.order == cut
+            assert info.order in cut
             store.discard(GROUP, info.name)
     assert [info.order for info in store.list(GROUP)] == [order]
     check(store, order, order)
@@ -194,11 +177,13 @@ def check_left(place: Place, whole: int, what: str) -> None:
         raise Left(f"{left - whole} of {what}")
 
 
-def asked(writer: Popen[str], order: int, point: int, wait_s: float = 0.0) -> tuple[int, int, float]:
+def asked(
+    writer: Popen[str], order: int, point: int, wait_s: float = 0.0, others: Others = Others.MAY_LIVE
+) -> tuple[int, int, float]:
     """What the writing process says: exit status, points, seconds."""
     assert writer.stdin is not None
     assert writer.stdout is not None
-    print(order, point, wait_s, file=writer.stdin, flush=True)
+    print(order, point, wait_s, others.value, file=writer.stdin, flush=True)
     status, count, took_s = writer.stdout.readline().split()
     return int(status), int(count), float(took_s)
 
@@ -236,6 +221,32 @@ def kill_writers(place: Place, choose: Choose, moments: int, told: Callable[[int
             go_on(store, order := order + 2, order - 1)
         store.keep(GROUP, 1)
         check_left(place, whole, f"{killed} writers")
+    return killed
+
+
+def kill_collectors(place: Place, choose: Choose, told: Callable[[int], object] = int) -> int:
+    """The same of a process that clears up, while it writes, behind one that was killed at any point."""
+    store = place.store
+    write(store, 1)
+    with gone_soon(), child(WRITER, place.kind, place.url) as writer:
+        go_on(store, order := 2)
+        whole = place.left()
+        _, before, _ = asked(writer, 3, 0)
+        asked(writer, 4, before * 3 // 4)
+        status, count, _ = asked(writer, 5, 0, others=Others.ARE_GONE)
+        assert status == 0
+        go_on(store, order := 6, 3, 4, 5)
+        killed = 0
+        for point in choose(count):
+            told(point)
+            status, *_ = asked(writer, order + 1, random.randrange(1, before + 1))
+            assert status == -9
+            status, *_ = asked(writer, order + 2, point, others=Others.ARE_GONE)
+            killed += status == -9  # what there is to clear up depends on where the first one was
+            check(store, order, order + 1, order + 2)
+            go_on(store, order := order + 3, order - 2, order - 1)
+        store.keep(GROUP, 1)
+        check_left(place, whole, f"{killed} who cleared up")
     return killed
 
 

@@ -1,4 +1,5 @@
-"""kill -9 at every point of a write, of the writer and of the server, for every kind of store: `make store-kills`.
+"""kill -9 at every point of a write, of the writer, of one that clears up behind a killed one, and of the server, for every kind
+of store: `make store-kills`.
 
     make store-kills ARGS="--only redis s3 --of writer"
     make store-kills ARGS="--only changelog --of server --points 21-40"       a part of it: of one kind that is an hour
@@ -20,11 +21,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hotspare.cli.shared.display import progress_bar
-from tests.contract.store_kills import KINDS, SERVERS, Left, Lost, Torn, kill_server, kill_writers, served, short_waits, why_not
+from tests.contract.store_kills import (
+    KINDS,
+    SERVERS,
+    Left,
+    Lost,
+    Torn,
+    kill_collectors,
+    kill_server,
+    kill_writers,
+    served,
+    short_waits,
+    why_not,
+)
 
 CHUNK = 40
 """So many points on one server; each kill leaves it something to do when it starts again."""
-OF = ("writer", "server")
+OF = ("writer", "collector", "server")
 _FOUND = {Lost: "lost", Torn: "torn", Left: "left"}
 
 
@@ -41,7 +54,7 @@ class Tried:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="store-kills", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS, metavar="KIND", help=f"of {', '.join(KINDS)}")
-    parser.add_argument("--of", nargs="+", choices=OF, default=OF, metavar="WHOM", help="what is killed: writer, server")
+    parser.add_argument("--of", nargs="+", choices=OF, default=OF, metavar="WHOM", help="what is killed: writer, collector, server")
     parser.add_argument(
         "--points", type=_span, default=(1, sys.maxsize), metavar="FIRST-LAST", help="these alone; all if not given"
     )
@@ -95,6 +108,8 @@ def _goes_on(kind: str, whom: str, tried: Tried, last: int) -> bool:
             stack.enter_context(contextlib.closing(place.store))
             if whom == "writer":
                 kill_writers(place, choose, 0, told)
+            elif whom == "collector":
+                kill_collectors(place, choose, told)
             else:
                 stack.enter_context(short_waits())
                 kill_server(place, choose, told)

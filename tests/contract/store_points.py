@@ -2,7 +2,7 @@
 server, before any of them. As a program it is the process that is killed: it writes in a child of its own for each line that it
 is given, and kills it where the line says.
 
-    python -m tests.contract.store_points KIND URL        lines: ORDER POINT WAIT_S; of point -1: it dies reading that snapshot
+    python -m tests.contract.store_points KIND URL      lines: ORDER POINT WAIT_S OTHERS; of point -1: it dies reading that snapshot
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
@@ -51,6 +52,22 @@ _MODULES = MappingProxyType(
     }
 )
 
+_GONE_AFTER = (
+    "hotspare.stores.sql.store.WRITER_GONE_US",
+    "hotspare.stores.objects.collecting.WRITER_GONE_US",
+    "hotspare.stores.changelog.collecting.WRITER_GONE_US",
+    "hotspare.stores.later.READER_GONE_S",
+    "hotspare.stores.redis.scripts.READERS_GONE_S",
+)
+
+
+class Others(Enum):
+    """What the process that is killed thinks of writers that it has not heard of for a moment."""
+
+    MAY_LIVE = "may live"
+    ARE_GONE = "are gone"
+    """It clears up behind them."""
+
 
 def pages_of(order: int) -> dict[str, bytes]:
     """What is the same in every snapshot, in some, and in one alone; one of more than a message or a row of a database has."""
@@ -76,6 +93,15 @@ class Passed:
     def point(self) -> None:
         self.count += 1
         self.act(self.count)
+
+
+@contextlib.contextmanager
+def gone_soon() -> Iterator[None]:
+    """A writer or reader counts as dead at once."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in _GONE_AFTER:
+            patched.setattr(name, -1)
+        yield
 
 
 @contextlib.contextmanager
@@ -139,12 +165,13 @@ def main(kind: str, url: str) -> None:
     importlib.import_module(_MODULES.get(kind, "hotspare.stores.sql.store"))
     importlib.import_module(_DOORS[kind][0].partition(":")[0])
     for line in sys.stdin:
-        order, point, wait_s = line.split()
+        order, point, wait_s, others = line.split(maxsplit=3)
         told, tell = os.pipe()
         child = os.fork()
         if not child:
             os.close(told)
-            _write_and_tell(kind, url, int(order), int(point), tell)
+            with gone_soon() if Others(others.strip()) is Others.ARE_GONE else contextlib.nullcontext():
+                _write_and_tell(kind, url, int(order), int(point), tell)
         os.close(tell)
         if float(wait_s):
             select.select([told], [], [], float(wait_s))

@@ -27,7 +27,6 @@ from tests.contract.store_kills import (
     check,
     cut_off,
     go_on,
-    gone_soon,
     kill_server,
     kill_writers,
     served,
@@ -35,7 +34,7 @@ from tests.contract.store_kills import (
     some,
     why_not,
 )
-from tests.contract.store_points import GROUP, READING, points, write
+from tests.contract.store_points import GROUP, READING, gone_soon, points, write
 from tests.small_disk import mounted
 
 POINTS = {"directory": 12, "sqlite": 6, "postgresql": 5, "mariadb": 5, "redis": 10, "s3": 3, "changelog": 5}

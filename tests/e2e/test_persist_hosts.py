@@ -1,20 +1,25 @@
 """The scenario of the persist-and-restore article across hosts: a broker, a ZooKeeper and two engines, each on a host of its own,
-and a folder that both engines' hosts reach. The state has the article's size, 56 MB; what it took is printed (`pytest -s`).
+and a folder that both engines' hosts reach. The state has the article's size, 56 MB; what each step took is printed (`pytest -s`),
+and stands in docs/state.md beside the article's.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import re
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from hotspare.bus.naming import group_name
+from hotspare.bus.contract import Bus, Partition
+from hotspare.bus.naming import group_name, outbound_topic
+from hotspare.bus.open import open_bus
 from hotspare.demo.servers import on_hosts
 from hotspare.demo.site import Site
 from hotspare.testing.cluster import Cluster, command, wait_until
@@ -24,6 +29,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 PREFIX = "hosts"
 WIDTH = 3_000
 KEYS = 18_000
+MEANWHILE, RATE = 1_600, 200
+"""Events while the standby persists, and how many in a second."""
 MISSED = 12_000
 """Events of the outage, which the restored engine catches up with."""
 WAIT_S = 180
@@ -53,8 +60,10 @@ class Story:
     folder: Path
     cluster: Cluster = field(init=False)
     outputs: Path = field(init=False)
+    bus: Bus = field(init=False)
     published: int = 0
-    took_s: dict[str, float] = field(default_factory=dict)
+    took_s: list[tuple[str, float]] = field(default_factory=list)
+    """By step, in order."""
 
     def __post_init__(self) -> None:
         project = self.folder / "shop.yaml"
@@ -66,29 +75,68 @@ class Story:
         self.cluster = Cluster(
             project, self.site.bus_url, self.group, PREFIX, self.folder, options, self.site.coordination_url, places
         )
+        self.bus = open_bus(self.site.bus_url)
         self.services = ("--bus", self.site.bus_url, "--coordination", self.site.coordination_url)
         self.everything = (*self.services, "--store", self.site.store_url)
+
+    @contextlib.contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        begin = time.monotonic()
+        yield
+        self.took_s.append((what, time.monotonic() - begin))
 
     def said(self, host: str, *arguments: str, statuses: Sequence[int] = (0,)) -> str:
         """A command on one of the hosts, which ends with one of these."""
         full = self.cluster.places[host].command(command(*arguments))
-        begin = time.monotonic()
         done = subprocess.run(full, capture_output=True, text=True, cwd=self.folder, timeout=120, check=False)
-        self.took_s[f"{arguments[0]} on {host}"] = time.monotonic() - begin
         assert done.returncode in statuses, (done.stdout, done.stderr)
         return done.stdout
 
     def publish(self, host: str, count: int) -> None:
+        self.said(host, *self._publishing(count))
+
+    def begin_publishing(self, host: str, count: int) -> None:
+        """At an even rate, while other things happen."""
+        told = (*self._publishing(count), "--rate", str(RATE))
+        self.cluster.start_other("publisher", *told, place=self.cluster.places[host])
+
+    def _publishing(self, count: int) -> tuple[str, ...]:
         rows = (f"p,n,{n % KEYS},{n % 7},{n:0{WIDTH}d},{n}\n" for n in range(self.published, self.published + count))
         file = self.folder / f"from-{self.published}.csv"
         file.write_text("".join(rows))
-        self.said(host, "publish", "--bus", self.site.bus_url, "--prefix", PREFIX, "--window", "shop/sales/orders", str(file))
         self.published += count
+        return ("publish", "--bus", self.site.bus_url, "--prefix", PREFIX, "--window", "shop/sales/orders", str(file))
+
+    def committed_us(self) -> list[int]:
+        """When each message of outputs was committed that there is."""
+        bus, place = self.bus, Partition(outbound_topic(PREFIX, "shop", "sales", "totals"))
+        found: list[int] = []
+        offset = bus.begin_offset(place)
+        while batch := bus.read(place, offset, messages_max=10_000, bytes_max=1 << 24):
+            found += [message.append_time_us for message in batch]
+            offset = batch[-1].offset + 1
+        return found
 
     def subscribe(self, host: str) -> None:
         """Committed outputs into a file, from now to the end."""
         what = ("--bus", self.site.bus_url, "--prefix", PREFIX, "--window", "shop/sales/totals")
         self.cluster.start_other("subscriber", "subscribe", *what, str(self.outputs), place=self.cluster.places[host])
+
+    def persisted_under_load(self, to: Path) -> tuple[str, str]:
+        """What the command says, and for how long there was no output meanwhile."""
+        self.begin_publishing("intesp03", MEANWHILE)
+        before = len(self.committed_us())
+        wait_until(lambda: len(self.committed_us()) > before, "events come all the time", WAIT_S)
+        begin_us = time.time_ns() // 1_000
+        with self.step("persist, by the standby"):
+            told = self.said("intesp03", "persist", self.group, "--to", str(to), *self.everything)
+        end_us = time.time_ns() // 1_000
+        assert "written by intesp04" in told
+        self.wait_told("all is committed that came meanwhile")
+        times_us = [time_us for time_us in sorted(self.committed_us()) if begin_us <= time_us <= end_us]
+        longest_us = max((after - before for before, after in itertools.pairwise(times_us)), default=0)
+        gaps = f"{len(times_us)} messages of outputs while it persists, the longest time between two {longest_us / 1e3:.0f} ms"
+        return told.strip(), gaps
 
     def totals(self) -> dict[int, tuple[int, int]]:
         """By kind, as the last committed outputs have them."""
@@ -137,35 +185,35 @@ def test_state_moves_between_hosts_step_by_step(hosts_can_be_made: None, tmp_pat
             story.wait_told("all is committed")
             cluster.wait_caught_up()
             # persist, by the standby, to storage that both hosts reach; nothing is stopped, and no script looks for the standby
-            told = story.said("intesp03", "persist", group, "--to", str(shared), *story.everything)
-            assert "written by intesp04" in told
+            told, gaps = story.persisted_under_load(shared)
             assert cluster.leader().holder == "intesp03"
             (persisted,) = json.loads(story.said("intesp04", "state", "ls", group, "--store", shared.as_uri(), "--json"))["groups"][
                 group
             ]
             assert persisted["bytes"] > 50_000_000
             # the active's host fails; the standby goes on, and what comes meanwhile the restored engine will have to catch up with
-            cluster.engines["intesp03"].kill()
-            site.network.cut(site.places[TO_INTESP03])  # type: ignore[union-attr]
-            wait_until(lambda: cluster.leader().holder == "intesp04", "the standby is active", WAIT_S)
+            with story.step("the active's host fails: until the standby is active"):
+                cluster.engines["intesp03"].kill()
+                site.network.cut(site.places[TO_INTESP03])  # type: ignore[union-attr]
+                wait_until(lambda: cluster.leader().holder == "intesp04", "the standby is active", WAIT_S)
             # the host is back: the server without the project's start, and the standby goes on meanwhile
             site.network.mend(site.places[TO_INTESP03])  # type: ignore[union-attr]
-            loaded = cluster.start_engine("intesp03", "--start", "asked")
-            story.publish("intesp04", MISSED)
-            story.wait_told("the standby goes on")
-            wait_until(story.waits_for_start, "it is loaded", WAIT_S)
+            with story.step(f"the standby publishes {MISSED} events; beside it the server starts, and loads the project"):
+                loaded = cluster.start_engine("intesp03", "--start", "asked")
+                story.publish("intesp04", MISSED)
+                story.wait_told("the standby goes on")
+                wait_until(story.waits_for_start, "it is loaded", WAIT_S)
             # restore, start
             named = (story.project, str(shared), "--prefix", PREFIX, *story.everything)
-            assert f"{group}: restored; " in story.said("intesp03", "restore", *named)
-            begin = time.monotonic()
-            story.said("intesp03", "start", group, "intesp03", *story.services)
-            wait_until(lambda: "caught up: " in loaded.log.read_text(), "it says that it has caught up", WAIT_S)
-            story.took_s["from start to caught up"] = time.monotonic() - begin
+            with story.step("restore"):
+                assert f"{group}: restored; " in story.said("intesp03", "restore", *named)
+            with story.step("start the project and its connectors, until it has caught up"):
+                story.said("intesp03", "start", group, "intesp03", *story.services)
+                wait_until(lambda: "caught up: " in loaded.log.read_text(), "it says that it has caught up", WAIT_S)
             log = loaded.log.read_text()
             assert f"starts from {persisted['name']}" in log
-            messages, rate = _caught_up(log)
+            messages, caught_up_s = _caught_up(log)
             assert messages > 0
-            assert rate > 0
             # in sync: what the two remember is the same; ticks, which go on, are all that one has read beyond the other
             cluster.wait_ready()
             cluster.wait_caught_up()
@@ -175,7 +223,8 @@ def test_state_moves_between_hosts_step_by_step(hosts_can_be_made: None, tmp_pat
             assert f"sales/kept: 0 added, 0 gone, 0 changed, {KEYS} the same" in differences
             assert "stream " not in differences
             # and it takes the role over
-            story.said("intesp04", "switchover", group, "--to", "intesp03", *story.services)
+            with story.step("the role goes back to it (switchover)"):
+                story.said("intesp04", "switchover", group, "--to", "intesp03", *story.services)
             story.publish("intesp04", 1_000)
             story.wait_told("the restored engine goes on")
             assert cluster.leader().holder == "intesp03"
@@ -184,13 +233,15 @@ def test_state_moves_between_hosts_step_by_step(hosts_can_be_made: None, tmp_pat
             raise
         finally:
             cluster.stop()
-    print(f"\n{persisted['bytes'] / 1e6:.0f} MB; caught up with {messages} messages, {MISSED} events, {rate} messages in a second")
-    for what, took_s in story.took_s.items():
+            story.bus.close()
+    print(f"\n{persisted['bytes'] / 1e6:.0f} MB; {told}\n{gaps}")
+    print(f"caught up with {messages} messages of {MISSED} events in {caught_up_s} s")
+    for what, took_s in story.took_s:
         print(f"{took_s:6.2f} s  {what}")
 
 
-def _caught_up(log: str) -> tuple[int, int]:
-    """Messages, and how many in a second."""
+def _caught_up(log: str) -> tuple[int, float]:
+    """Messages, and in how many seconds."""
     found = re.search(r"caught up: (\d+) messages in ([\d.]+) s", log)
     assert found is not None
-    return int(found[1]), round(int(found[1]) / max(0.001, float(found[2])))
+    return int(found[1]), float(found[2])

@@ -18,7 +18,7 @@ from hotspare.ha.rules.decide import decide, duties, next_due_ms
 from hotspare.ha.rules.facts import NewestSnapshot, OtherMember, Snapshots
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings
-from hotspare.ha.rules.snapshots import CRON_TURN_MS, LATE_INTERVALS, TRY_AGAIN_MS
+from hotspare.ha.rules.snapshots import CRON_TURN_MS, EVENTS_TURN_MS, LATE_INTERVALS, TRY_AGAIN_MS
 from hotspare.ha.rules.view import CoreView, View
 from tests.unit.ha.views import NOW_MS, SETTINGS, active, standby
 
@@ -143,9 +143,11 @@ def test_a_schedule_is_kept_by_one_spare_and_by_the_next_where_that_takes_none()
 
 def test_by_events_the_next_engine_goes_when_those_before_it_take_none() -> None:
     settings = replace(OFF, snapshot_events=100)
-    late = {"settings": settings, "others": (other("a"),), **NEW}
+    late = {"settings": settings, "others": (other("a"),), "newest": NewestSnapshot(0, "a", NOW_MS - EVENTS_TURN_MS), **NEW}
     assert do.TakeSnapshot() not in decide(standby(events_taken=100 * LATE_INTERVALS - 1, **late))
     assert do.TakeSnapshot() in decide(standby(events_taken=100 * LATE_INTERVALS, **late))
+    fast = late | {"events_taken": 100_000, "newest": NewestSnapshot(0, "a", NOW_MS - 1)}
+    assert due_ms(standby(**fast)) == NOW_MS + EVENTS_TURN_MS - 1, "so many come while the other one writes"
 
 
 def test_spares_of_greater_priority_take_the_snapshots_and_those_of_none_never() -> None:

@@ -99,7 +99,7 @@ def _snapshots(store: Store | None, group: str) -> tuple[Sequence[SnapshotInfo],
     try:
         return ([] if store is None else store.list(group)), None
     except StoreError as error:
-        return [], masked(f"{error.message}: {error.detail}" if error.detail else error.message)
+        return [], masked(error.in_one_line)
 
 
 def is_running(member: Member) -> bool | None:

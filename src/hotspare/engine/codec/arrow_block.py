@@ -182,7 +182,7 @@ def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Sche
             blocks.append(_plain_block(value, wanted) or _block(_read(value, wanted), wanted, len(value)))
             numbers.append(message)
         except BusError as error:
-            sentence = f"{error.message}: {error.detail}" if error.detail else error.message
+            sentence = error.in_one_line
             unread.append((message, 0, RowReason.FORMAT, sentence[:500], value[:200].hex()))
     rows, refused = _judged(blocks, np.array(numbers, np.int64)) if blocks else (None, NO_BAD_ROWS)
     return rows, BadRows.joined([BadRows.of(unread), refused])

@@ -73,8 +73,7 @@ def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
             since_ms = ports.clock_ms() if since_ms is None else since_ms
             state.contacts = replace(state.contacts, lock_holder=error.holder, locked_since_ms=since_ms)
         notes.wait_for_bus(state, ports)
-        told = f"{error.message} ({error.detail})" if error.detail else error.message
-        notes.report(state, ports, HaEventKind.BUS_TROUBLE, f"{told}, while: {action.sentence}")
+        notes.report(state, ports, HaEventKind.BUS_TROUBLE, f"{error.in_one_line}, while: {action.sentence}")
     except (TopicOwned, StateError) as error:
         state.standing = replace(state.standing, refusal=str(error))
 

@@ -233,7 +233,7 @@ def _begin(state: GroupState, ports: Ports, job: StoreJob, call: Callable[[], ob
             size = made.bytes_total if isinstance(made, SnapshotInfo) else 0
             failure = ""
         except HotspareError as error:
-            failure = error.message
+            failure = error.in_one_line
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
         finally:

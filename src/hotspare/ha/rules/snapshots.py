@@ -20,6 +20,8 @@ LATE_INTERVALS = 3
 none."""
 CRON_TURN_MS = 60_000
 """After so long the next engine does what is scheduled, where no snapshot was confirmed since."""
+EVENTS_TURN_MS = 10_000
+"""And after so long what a number of events asks for: where many come, three times that number come while one is written."""
 TRY_AGAIN_MS = 10_000
 """Before a state is written anew that could not be written, where no interval in time says when."""
 STORE_STUCK_MAX = 2
@@ -108,7 +110,8 @@ def _by_time(view: View, turn: int) -> int | None:
 def _by_events(view: View, turn: int) -> int | None:
     count, known, taken = view.settings.snapshot_events, view.snapshots, view.intake.events_taken
     is_late = not turn or taken - known.newest.seen_events >= (LATE_INTERVALS + turn - 1) * count
-    return _not_at_once_again(view, 0) if count and taken - known.written_events >= count and is_late else None
+    late_ms = known.newest.seen_ms + turn * EVENTS_TURN_MS if turn else 0
+    return _not_at_once_again(view, late_ms) if count and taken - known.written_events >= count and is_late else None
 
 
 def _by_schedule(view: View, turn: int) -> int | None:

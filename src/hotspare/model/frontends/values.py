@@ -115,7 +115,7 @@ def read_quality(text: str, place: Place, found: Mistakes) -> Quality | None:
     try:
         return parse_quality(text)
     except UsageError as error:
-        found.add(place, f"{error.message}: {error.detail}" if error.detail else error.message, error.hint)
+        found.add(place, error.in_one_line, error.hint)
         return None
 
 
