@@ -60,6 +60,16 @@ def test_who_asks_adds_the_next_one() -> None:
         assert coordination.calls < 30
 
 
+def test_what_came_of_the_newest_that_is_done_is_told() -> None:
+    for count in (1, 2, 100, BEFORE):
+        coordination: Any = Asked(count)
+        found = persisting.newest_done(coordination, GROUP)
+        assert found is not None
+        assert (found.number, found.request.to) == (count, f"file:///{count}")
+        assert coordination.calls < 30
+    assert persisting.newest_done(Asked(0), GROUP) is None  # type: ignore[arg-type]
+
+
 class Spy(MemoryStore):
     """Says of what it was given whether it was read before it is asked for."""
 

@@ -265,9 +265,7 @@ def _persisting(text: str | None) -> Document | None:
 
 def _persisted(coordination: Coordination, group: str) -> Document | None:
     """What came of the newest request for a snapshot that is done."""
-    newest, number = None, 1
-    while (known := persisting.asked(coordination, group, number)) is not None:
-        newest, number = (known if known.outcome is not None else newest), number + 1
+    newest = persisting.newest_done(coordination, group)
     if newest is None or newest.outcome is None:
         return None
     outcome = {name: getattr(newest.outcome, name) for name in ("engine", "name", "order", "bytes", "took_ms")}

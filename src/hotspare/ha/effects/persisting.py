@@ -38,7 +38,7 @@ def read(_: do.ReadPersist, state: GroupState, ports: Ports) -> None:
     known, now_ms = state.persisting, ports.clock_ms()
     request = known.request or _request(ports.coordination, state.group, known.number + 1)
     if request is not None:
-        done = _last(lambda number: ports.coordination.fact(state.group, _result(number)) is not None, known.number)
+        done = _last_done(ports.coordination, state.group, known.number)
         if done > known.number:
             known = rules.after_end(known, now_ms, done)
             request = _request(ports.coordination, state.group, done + 1) if done < REQUESTS_MAX else None
@@ -106,6 +106,12 @@ def asked(coordination: Coordination, group: str, number: int) -> AskedSnapshot 
     return AskedSnapshot(number, request, _claims(coordination, group, number), _outcome(coordination.fact(group, _result(number))))
 
 
+def newest_done(coordination: Coordination, group: str) -> AskedSnapshot | None:
+    """The newest request of which something came; None where there is none."""
+    number = _last_done(coordination, group, 0)
+    return asked(coordination, group, number) if number else None
+
+
 def copy(source: Store, target: Store, coordination: Coordination, group: str) -> SnapshotInfo:
     """The newest snapshot that may be restored, with the project's text, into another store. UsageError where there is none."""
     info = chosen(group, source.list(group), SnapshotChoice(), Among.CONFIRMED)
@@ -115,6 +121,10 @@ def copy(source: Store, target: Store, coordination: Coordination, group: str) -
     target.put(group, info.name, info.engine, info.order, snapshots.bringing(stored.header, brings), copied(stored.pages))
     target.confirm(group, info.name)
     return info
+
+
+def _last_done(coordination: Coordination, group: str, known: int) -> int:
+    return _last(lambda number: coordination.fact(group, _result(number)) is not None, known)
 
 
 def _last(holds: Callable[[int], bool], known: int) -> int:
