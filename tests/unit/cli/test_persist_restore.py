@@ -118,11 +118,12 @@ def test_a_place_that_is_out_of_reach_stops_only_who_has_no_snapshot(bus: str, t
     """SPEC H7: an engine starts from the furthest snapshot that there is, and a project that names another one changes nothing."""
     own = open_store(default_store_url(bus))
     to, nowhere = destination(bus, own), str(tmp_path / "nowhere")
-    assert "the group's own snapshots are used: group hotspare.shop has no snapshot" in restore_named(nowhere, to)
+    assert f"the group's own snapshots are used: no snapshots are at {nowhere}" in restore_named(nowhere, to)
     hotspare_here("persist", GROUP, "--to", tmp_path / "shared", "--bus", bus)
     assert restore_named(f"{tmp_path}/shared#newest", to) == "the group's own snapshot 0002-e is as far as 0002-e or further"
     own.forget(GROUP)
-    with pytest.raises(UsageError, match="has no snapshot that may be restored"):
+    with pytest.raises(UsageError, match="no snapshots are at"):
         restore_named(nowhere, to)
+    assert not (tmp_path / "nowhere").exists(), "who restores makes no place to restore from"
     with pytest.raises(StateError, match="cannot be restored into group"):
         restore_named(f"{tmp_path}/shared", to)
