@@ -102,7 +102,10 @@ def _show(document: Document) -> None:
         newest = group["newest_snapshot"]
         if newest is not None:
             typer.echo(f"newest snapshot that may be restored: {newest['age_ms'] / 1000:.1f} s old, by {newest['engine']}")
-        print_table("Snapshots", ("name", "engine", "status", "bytes_total", "written"), snapshots)
+        if snapshots:
+            print_table("Snapshots", ("name", "engine", "status", "bytes_total", "written"), snapshots)
+        elif not group["store_failure"]:
+            typer.echo("no snapshot is here; --store URL says where else they are kept")
 
 
 def memory_lines(group: Document) -> list[str]:

@@ -190,7 +190,7 @@ def test_an_engines_words_that_cannot_be_read_are_left_out(sources: GroupSources
 
 
 @pytest.mark.usefixtures("sources")
-def test_status_and_topics_as_commands(bus_url: str) -> None:
+def test_status_and_topics_as_commands(bus_url: str, tmp_path: Path) -> None:
     done = hotspare("status", "--bus", bus_url, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["groups"][0]["group"] == GROUP
@@ -206,6 +206,9 @@ def test_status_and_topics_as_commands(bus_url: str) -> None:
         "-30",
     ):
         assert text in table
+    (tmp_path / "elsewhere").mkdir()
+    elsewhere = hotspare("status", "--bus", bus_url, "--store", (tmp_path / "elsewhere").as_uri()).stdout
+    assert "no snapshot is here; --store URL says where else" in elsewhere
     topics = json.loads(hotspare("topics", "--bus", bus_url, "--prefix", "p.", "--json").stdout)["topics"]
     assert [(t["topic"], t["kind"], t["begin_offset"], t["end_offset"]) for t in topics] == [
         (INBOUND.topic, "input", 0, 6),
