@@ -3,7 +3,6 @@ they put out between them (SPEC Z6)."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,9 +19,10 @@ from hotspare.model.load import load_text
 from hotspare.runners.contract import SourceTopic
 from hotspare.testing.cluster import SpawnedEngine, wait_until
 from hotspare.testing.recorder import OutputReader, ReferenceRun
-from hotspare.testing.server_process import LOOPBACK
 from hotspare.testing.verify import DeliveryVerdict, compare_stream
+from tests.e2e.prepared import PreparedCommand
 from tests.e2e.site import SOURCE, Site
+from tests.unit.cli.running import hotspare_here
 
 OLD = """\
 project: shop
@@ -85,18 +85,17 @@ class Shop:
         window = ("--bus", self.site.bus_url, "--prefix", self.site.prefix, "--window", SOURCE)
         return self.site.cluster.start_other("publisher", "publish", *window, "--rate", str(RATE), str(file))
 
-    def start(self, text: str) -> None:
-        self.site.project.write_text(text)
-        for name in ("one", "two"):
-            self.site.cluster.start_engine(name)
+    def start(self, text: str, *names: str) -> None:
+        """Engines of this project, beside those that run."""
+        for name in names:
+            self.begin_engine(text, name)
         self.site.cluster.wait_ready(240)
 
-    def add(self, text: str, *names: str) -> None:
-        """Engines of this project, beside those that run."""
-        self.site.project.write_text(text)
-        for name in names:
-            self.site.cluster.start_engine(name)
-        self.site.cluster.wait_ready(240)
+    def begin_engine(self, text: str, name: str) -> SpawnedEngine:
+        """With a file of its own, as engines of two projects run at once."""
+        self.site.cluster.project = self.site.folder / f"{name}.yaml"
+        self.site.cluster.project.write_text(text)
+        return self.site.cluster.start_engine(name)
 
     def active(self) -> str:
         """Who has the role, once somebody has."""
@@ -121,16 +120,19 @@ class Shop:
         self.poll()
 
     def upgrade(self, text: str, *options: str) -> str:
-        done = self.site.run("upgrade", str(self._changed(text)), *self.site.services, *options)
+        done = hotspare_here("upgrade", self._changed(text), *self.site.services, *options)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def begin_upgrade(self, text: str, *options: str) -> SpawnedEngine:
         """The same command as a process that may be killed; what it says is in its log at once."""
-        arguments = ("-u", "-m", "hotspare", "upgrade", str(self._changed(text)), *self.site.services, *options)
-        begun = self.site.cluster._spawn("upgrade", [sys.executable, *arguments], LOOPBACK)
-        self.site.cluster.others.append(begun)
-        return begun
+        cluster = self.site.cluster
+        log = self.site.folder / f"{len(cluster.session_ids) + 1:03d}-upgrade.log"
+        process = PreparedCommand(("upgrade", str(self._changed(text)), *self.site.services, *options), log)
+        cluster.session_ids.append(process.pid)
+        cluster.watch.began(process.pid)
+        cluster.others.append(SpawnedEngine("upgrade", process, log, cluster.watch))
+        return cluster.others[-1]
 
     def _changed(self, text: str) -> Path:
         project = self.site.folder / "changed.yaml"

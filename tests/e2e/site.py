@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-from contextlib import closing
+from contextlib import chdir, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hotspare.bus.contract import OUTPUTS_HEADER, Bus, Partition
 from hotspare.bus.naming import group_name, outbound_topic
 from hotspare.bus.open import open_bus
-from hotspare.testing.cluster import Cluster, SpawnedEngine, command, wait_until
+from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
+from tests.unit.cli.running import hotspare, hotspare_here
 
 PREFIX = "e2e"
 PROJECT = """\
@@ -77,12 +78,13 @@ class Site:
         self.cluster = Cluster(self.project, self.bus_url, group, self.prefix, self.folder, of_engines, self.coordination_url)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """One command to its end."""
-        return subprocess.run(command(*arguments), capture_output=True, text=True, cwd=self.folder, timeout=120, check=False)
+        """One command to its end, without a process: most of the time would be that process's start."""
+        with chdir(self.folder):
+            return hotspare_here(*arguments)
 
     def run_engine(self) -> subprocess.CompletedProcess[str]:
         """An engine that is expected to end by itself."""
-        return self.run("run", str(self.project), *self.services, "--engine", "late", *self.options)
+        return hotspare("run", str(self.project), *self.services, "--engine", "late", *self.options)
 
     def publish(self, rows: str, name: str = "input.csv", window: str = SOURCE) -> None:
         file = self.folder / name

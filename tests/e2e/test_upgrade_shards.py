@@ -1,4 +1,4 @@
-"""A project in three shards goes on with a changed one, back or for good, whether engine processes host the shards or
+"""A project in three shards goes on with a changed one, back, and for good, whether engine processes host the shards or
 applications of Spark do (SPEC Z6; DESIGN section 10).
 
 What each shard puts out of the streams that both projects have the same is what the `local` runner makes of its partitions.
@@ -7,7 +7,6 @@ What each shard puts out of the streams that both projects have the same is what
 from __future__ import annotations
 
 import contextlib
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from hotspare.bus.naming import group_name
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.testing.applications import Applications, application_of, kill_all
-from hotspare.testing.cluster import Cluster, command, wait_until
+from hotspare.testing.cluster import Cluster, wait_until
+from tests.unit.cli.running import hotspare_here
 from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, delivered, expected, publish_all, published
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -48,17 +48,25 @@ class ShopInShards:
     def upgrade(self, step: str) -> str:
         project = self.cluster.folder / "upgrade.yaml"
         project.write_text(PROJECTS["changed"])
-        said = command("upgrade", str(project), "--bus", self.cluster.bus_url, "--shards", str(SHARDS), step)
-        done = subprocess.run(said, capture_output=True, text=True, cwd=self.cluster.folder, timeout=120, check=False)
+        done = hotspare_here("upgrade", project, "--bus", self.cluster.bus_url, "--shards", str(SHARDS), step)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def go_on(self) -> None:
-        """More is published, and comes out; all that is started hosts all shards."""
+    def forward(self) -> None:
+        """The changed project takes part, and leads once it hosts all shards."""
+        self.upgrade("--beside")
+        self.start("changed")
+        self.hosts.wait_hosted(TIMEOUT_S)
+        assert self.active() == {"before"}
+        assert self.upgrade("--lead").count("is active") == SHARDS
+
+    def go_on(self, active: set[str]) -> None:
+        """More is published, and comes out; all that is started hosts all shards, and these have the roles."""
         self.rows += 300
         self.notes += publish_all(self.bus, self.cluster.folder, self.rows)
         wait_until(lambda: delivered(self.bus) == self.notes, "all that was published comes out", TIMEOUT_S, 0.1)
         self.hosts.wait_hosted(TIMEOUT_S)
+        assert self.active() == active
 
     def active(self) -> set[str]:
         return {application_of(member) for member in self.hosts.active().values()}
@@ -84,34 +92,30 @@ class ShopInShards:
         assert high == {1.0, 2.0, 3.0, 4.0}, "both projects took part"
 
 
-@pytest.mark.parametrize(("runner", "end"), [("processes", "--back"), ("applications", "--finish")])
-def test_all_shards_go_on_with_a_changed_project(tmp_path: Path, runner: str, end: str) -> None:
-    """SPEC Z6. Who has the roles is killed where the changed project leads: the one before is the last resort then."""
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_all_shards_go_on_with_a_changed_project_back_and_for_good(tmp_path: Path, runner: str) -> None:
+    """SPEC Z6. A process that has the roles is killed where the changed project leads: the one before is the last resort then, and
+    has them also before `--back`. An application gives them back, and ends by itself."""
     options = (*RUNNERS[runner], "--shards", str(SHARDS), "--snapshot-interval-ms", "500")
     cluster = Cluster(tmp_path / "before.yaml", f"sqlite:///{tmp_path / 'bus.db'}", GROUPS[0], PREFIX, tmp_path, options)
     try:
         with contextlib.closing(SqliteBus(tmp_path / "bus.db")) as bus:
             shop = ShopInShards(bus, cluster)
             shop.start("before")
-            shop.go_on()
-            shop.upgrade("--beside")
-            shop.start("changed")
-            shop.go_on()
-            assert shop.active() == {"before"}
-            assert shop.upgrade("--lead").count("is active") == SHARDS
-            shop.go_on()
-            assert shop.active() == {"changed"}
-            shop.kill("changed")
-            shop.start("changed")
-            shop.go_on()
-            assert shop.active() == {"before"}
-            stays, ends = ("before", "changed") if end == "--back" else ("changed", "before")
-            if end == "--finish":
-                assert shop.upgrade("--lead").count("is active") == SHARDS
-            shop.upgrade(end)
-            shop.ends(ends)
-            shop.go_on()
-            assert shop.active() == {stays}
+            shop.go_on({"before"})
+            shop.forward()
+            shop.go_on({"changed"})
+            if runner == "processes":
+                shop.kill("changed")
+                shop.go_on({"before"})
+            shop.upgrade("--back")
+            if runner == "applications":
+                shop.ends("changed")
+                shop.go_on({"before"})
+            shop.forward()
+            shop.upgrade("--finish")
+            shop.ends("before")
+            shop.go_on({"changed"})
             shop.is_exact()
     except BaseException:
         print(cluster.account())
