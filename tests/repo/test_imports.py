@@ -29,6 +29,14 @@ def test_packages_are_imported_by_their_owner_only() -> None:
     assert violations(ownership, sources("src")) == []
 
 
+def test_every_benchmark_can_be_imported() -> None:
+    """What it takes from others is there: nobody runs all of them at each change. The job for Flink runs in Flink's own Python."""
+    names = [source.module for source in sources("benchmarks") if source.module != "benchmarks.flink.job"]
+    program = f"import importlib\nfor name in {names!r}: importlib.import_module(name)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_layers_have_no_cycle() -> None:
     settled: set[str] = set()
     while len(settled) < len(MAY_IMPORT):
