@@ -113,6 +113,8 @@ def test_the_busy_timeout_can_be_set(tmp_path: Path) -> None:
         (open_store, "s3://user:secret\uff0f@bucket", "URL of a snapshot store cannot be read"),
         (store_url, "redis://user:secret@host", "a password does not stand in this URL"),
         (store_url, "kafka://host:9092/name?sasl.password=secret", "a password does not stand in this URL"),
+        (store_url, "kafka://host:9092/name?ssl.key.pem=secret", "a password does not stand in this URL"),
+        (store_url, "az://container/path?account_key=secret", "a password does not stand in this URL"),
         (store_url, "file:///folder?key=secret", "a password does not stand in this URL"),
         (default_coordination_url, "kafka://host:9092", "give --coordination URL"),
         (default_store_url, "kafka://host:9092", "give --store URL"),

@@ -21,6 +21,9 @@ from tests.laws.any_graphs import Graph
 from tests.laws.core_scripts import joined
 from tests.laws.graph_laws import same
 
+NEW = "zzy", "zzz"
+"""Aggregates that the changed project has, and the one before has not."""
+
 
 def fed(plan: Plan, pipeline: Pipeline, raw: list[pa.RecordBatch]) -> dict[str, pa.Table]:
     head = Head.of(plan)
@@ -37,16 +40,17 @@ def unread(raw: pa.RecordBatch, following: dict[tuple[int, int], int]) -> pa.Rec
 
 
 def begins_otherwise(graph: Graph, script: Sequence[Given], random: Random) -> str | None:
-    """How an aggregate behind any window, made anew where rows stand ahead of it, differs from one that took all events; None: not
-    at all, or there can be none."""
+    """How aggregates behind any two windows, made anew where rows stand ahead of them, differ from those that took all events;
+    None: not at all, or there can be none."""
     try:
-        summed = _summed(graph, random)
+        summed = _summed(_summed(graph, random, NEW[0]), random, NEW[1])
         before, after = graph.plan(), summed.plan()
     except ProjectError:
         return None
     found = compare(before, after, Past.CUT)
     fates = {each.window.window: each.fate for each in found.windows}
-    if found.refusals or fates["zzz"] is not Fate.FILLED or _has_inserts_alone(after):
+    begin = [name for name in NEW if fates[name] is Fate.FILLED and not _has_inserts_alone(after, name)]
+    if found.refusals or not begin:
         return None
     raw = raw_messages(script, len(before.entries))
     cut = random.randrange(len(raw) + 1)
@@ -57,7 +61,8 @@ def begins_otherwise(graph: Graph, script: Sequence[Given], random: Random) -> s
     new = Pipeline.restore(after, *carried_over(before, after, frozen.header, dict(frozen.pages())))
     following = dict(old.next_offsets)
     rest = [left for each in raw if (left := unread(each, following)).num_rows]
-    made, expected = (only(fed(after, each, given), ["q/zzz"]) for each, given in ((new, rest), (always, raw[cut:])))
+    streams = [f"q/{name}" for name in begin]
+    made, expected = (only(fed(after, each, given), streams) for each, given in ((new, rest), (always, raw[cut:])))
     try:
         same("an aggregate that begins", _unnumbered(made), _unnumbered(expected))
     except AssertionError as error:
@@ -65,8 +70,9 @@ def begins_otherwise(graph: Graph, script: Sequence[Given], random: Random) -> s
     return None
 
 
-def _summed(graph: Graph, random: Random) -> Graph:
-    """With an aggregate behind one of its windows, of functions that ask for the rows alone; ProjectError where none may be."""
+def _summed(graph: Graph, random: Random, named: str) -> Graph:
+    """With an aggregate of that name behind one of its windows, of functions that ask for the rows alone; ProjectError where none
+    may be."""
     sums = [name for name, window in graph.windows.items() if window["type"] == "aggregate"]
     behind = random.choice(random.choice((list(graph.windows), sums, sums)) or list(graph.windows))
     schema = graph.resolved().schema(next(each.id for each in graph.resolved().windows if each.id.window == behind))
@@ -74,17 +80,17 @@ def _summed(graph: Graph, random: Random) -> Graph:
     groups = [f.name for f in random.sample(chosen, min(len(chosen), random.choice((1, 1, 2))))]
     text = ",".join(f"{f.name}{'*' if f.name in groups else ''}:{f.type.value}" for f in chosen)
     outputs = {f.name: random.choice(OVER_ROWS[f.name]) for f in chosen if f.name not in groups}
-    return graph.with_window("zzz", {"type": "aggregate", "schema": text, "outputs": outputs}, [(behind, "zzz", "")])
+    return graph.with_window(named, {"type": "aggregate", "schema": text, "outputs": outputs}, [(behind, named, "")])
 
 
-def _has_inserts_alone(plan: Plan) -> bool:
-    """Whether among the rows ahead of it are some that nobody takes back, so that it does not begin with them."""
-    ahead = rows_ahead(plan, frozenset(node.page for node in plan.nodes))
-    left = [i for i, node in enumerate(plan.nodes) if node.operator.id.window == "zzz"]
+def _has_inserts_alone(plan: Plan, window: str) -> bool:
+    """Whether among the rows ahead of this window are some that nobody takes back, so that it does not begin with them."""
+    ahead = rows_ahead(plan, frozenset(node.page for node in plan.nodes if node.operator.id.window not in NEW))
+    left = [i for i, node in enumerate(plan.nodes) if node.operator.id.window == window]
     while left:
         at = left.pop()
         node = plan.nodes[at]
-        if node.operator.id.window != "zzz" and at in ahead[at].told:
+        if node.operator.id.window != window and at in ahead[at].told:
             continue
         if node.operator.leaving.opcodes is not Opcodes.RESOLVED or not node.inputs:
             return True

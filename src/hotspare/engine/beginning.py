@@ -73,14 +73,15 @@ def pages_to_begin_with(plan: Plan, kept: Collection[str]) -> frozenset[str]:
 
 def begin_with_rows(plan: Plan, state: State, kept: Collection[str]) -> list[str]:
     """Give them to those that need them, whose rows must be told; the pages that were filled. What `apply` raises. Rows of one
-    window come after those of another one, piece by piece."""
+    window come after those of another one, piece by piece. A window that tells its own rows is given none."""
     way = _on_the_way(plan, kept)
-    for i, node in way.items():
-        if node.page in kept and state.pages[node.page].parts:
-            rows = _standing(node, state.pages[node.page], state.strings)
-            assert rows is not None
-            for piece in _pieces(rows):
-                _pass_on(plan, way, state, {i: Applied(piece)})
+    tellers = {i: node for i, node in way.items() if node.page in kept and state.pages[node.page].parts}
+    behind = {i: node for i, node in way.items() if i not in tellers}
+    for i, node in tellers.items():
+        rows = _standing(node, state.pages[node.page], state.strings)
+        assert rows is not None
+        for piece in _pieces(rows):
+            _pass_on(plan, behind, state, {i: Applied(piece)})
     return [node.page for node in way.values() if _is_needy(node, kept)]
 
 
@@ -119,11 +120,11 @@ def _standing(node: Node, page: Page, strings: StringTable) -> Chunk | None:
     return node.operator.standing(page, strings)
 
 
-def _pass_on(plan: Plan, way: Mapping[int, Node], state: State, left: dict[int, Applied]) -> None:
-    """What left a node, through those that follow it on the way."""
-    for i, node in way.items():
+def _pass_on(plan: Plan, behind: Mapping[int, Node], state: State, left: dict[int, Applied]) -> None:
+    """What left a node, through these nodes, which are in the plan's order."""
+    for i, node in behind.items():
         inputs = [_through(left.get(arc.node), arc) for arc in node.inputs]
-        if i not in left and any(inputs):
+        if any(inputs):
             left[i] = _applied(plan, i, state, inputs)
 
 

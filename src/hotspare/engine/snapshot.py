@@ -384,9 +384,13 @@ def unreadable(what: str, error: Exception) -> SnapshotDamaged:
     return SnapshotDamaged(f"{what} cannot be read", detail=str(error), hint=hint)
 
 
+def _hold_nothing(codes: Int64s) -> None:
+    """Of texts that may leave."""
+
+
 def decode_page(page: Page, data: bytes, of_rows: RowPagesOf, strings: StringTable) -> None:
     """Fill a fresh page from its canonical form and that of its row pages, of which some may be read later; strings get codes."""
-    hold = strings.hold if page.stays else len
+    hold = strings.hold if page.stays else _hold_nothing
     format_, parts = _decode(data, list(page.parts), strings, hold)
     for name, columns in parts.items():
         part, row_pages = page.parts[name], _Decoded(name, of_rows, strings, hold)

@@ -21,7 +21,7 @@ from hotspare.stores.encryption import KEY
 from hotspare.stores.open import open_store
 from hotspare.telemetry.log import Log
 
-_SECRETS = "password", "secret"
+_SECRETS = "password", "secret", "token", "account_key", ".pem", "connection_string"
 """How options of a store's client end that are secrets."""
 
 

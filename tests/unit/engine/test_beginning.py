@@ -86,6 +86,34 @@ def test_sums_of_rows_that_others_keep_begin_with_these_rows(behind: str, given:
     assert len(found) >= 4
 
 
+WHOLE = ("recent: {type: copy, retention: {bycount_sliding: 4}}", "recent: {type: copy}")
+MORE = SUMS.replace("sums:", "more:")
+HELD = "      held: {type: copy}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            kept(SUMS, ", recent -> sums", WHOLE),
+            kept(SUMS + MORE + OF_SUMS, ", recent -> sums, recent -> more, sums -> most", WHOLE),
+        ),
+        (kept(HELD, ", recent -> held", WHOLE), kept(HELD + SUMS + MORE, ", recent -> held, recent -> more, held -> sums", WHOLE)),
+    ],
+    ids=["aggregate", "copy"],
+)
+def test_behind_each_of_two_kept_windows_one_behind_the_other(before: Plan, after: Plan) -> None:
+    """The rows of the first go to the new window behind it, and not to the second, which has them."""
+    found = fates(compare(before, after, Past.CUT))
+    assert [found[name] for name in ("recent", "more")] == [Fate.KEPT, Fate.FILLED]
+    old, always = Pipeline.fresh(before), Pipeline.fresh(after)
+    fed(before, old, CHANGES[:6])
+    fed(after, always, CHANGES[:6])
+    frozen = old.freeze()
+    new = Pipeline.restore(after, *carried_over(before, after, frozen.header, dict(frozen.pages())))
+    assert fed(after, new, CHANGES, 6) == fed(after, always, CHANGES, 6)
+
+
 def test_sums_of_sums_that_are_new_too_begin_with_what_these_begin_with() -> None:
     before, after = kept(), kept(SUMS + OF_SUMS, ", recent -> sums, sums -> most")
     found = fates(compare(before, after, Past.CUT))

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hotspare.engine.kernels.interning import BEGIN, COUNT, PAGE_BITS, SIZE, STATE_WIDTH, InternedTexts
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.state import text_collector
+from hotspare.engine.state.staying_texts import StayingTexts
 from hotspare.residence.budget import Budget
 from tests.laws.core_scripts import snapshot_bytes
 from tests.unit.residence.test_counts import plan_of, put
@@ -66,6 +68,61 @@ def test_they_stay_and_others_leave(chosen: int, tmp_path: Path) -> None:
     assert of_texts["stays"] > least if chosen == 1 else of_texts["stays"] + of_texts["may_leave"] > least
     assert (of_texts["away"] > BUDGET // 4) == (chosen > 1)
     assert snapshot_bytes(pipeline) == snapshot_bytes(written(None, chosen))
+
+
+def test_texts_that_were_moved_stay_where_they_are_moved_to(tmp_path: Path) -> None:
+    """However much of the budget they take."""
+    budget = Budget(BUDGET, tmp_path)
+    pipeline = Pipeline.fresh(plan_of(PROJECT), residence=budget)
+    for step in range(12):
+        write(pipeline, step, range(step * ROWS, (step + 1) * ROWS), 3)
+        assert away_of_chosen(pipeline) == ((step + 1) * ROWS // 3, 0)
+
+
+class Newest:
+    """A window's newest rows, each with the text of its own number."""
+
+    codes_per_row, rows_max = 1, 1_000
+
+    def __init__(self) -> None:
+        self.written = 0
+
+    def mark(self, marks: np.ndarray, mark: int, since: int, rows: int) -> int:
+        marks[max(since, self.written - self.rows_max, 1) : since + rows] = mark
+        return since + rows
+
+
+def of_a_byte_each(count: int) -> InternedTexts:
+    nothing, state, places = np.zeros(1, np.int64), np.zeros(STATE_WIDTH, np.int64), np.ones((count, 2), np.int64)
+    state[PAGE_BITS], state[COUNT] = 16, count
+    places[:, BEGIN], places[:, SIZE] = np.arange(count), 1
+    text = InternedTexts(*([nothing] * len(InternedTexts._fields)))
+    return text._replace(state=state, places=places, marks=np.ones(count, np.uint8))
+
+
+def test_rows_that_go_keep_twice_what_stays_at_most() -> None:
+    """Though another window has their texts, so that nothing else begins a round."""
+    staying, window, texts, rounds = StayingTexts(), Newest(), of_a_byte_each(60_000), 0
+    while window.written < 59_000:
+        window.written += 100
+        staying.go_on({"w/rows": window}, 60_000)
+        assert len(staying.found(texts).codes) <= 2 * window.rows_max + 300
+        if staying.wants_round(window.rows_max):
+            rounds += 1
+            staying.begin_round()
+            window.mark(staying.marks, staying.round, 0, window.written)
+            staying.end_round(60_000)
+    assert rounds > 10
+
+
+def test_a_round_over_more_texts_than_a_small_array_holds() -> None:
+    """SPEC G1. Behind them is room for all that can come, which is not looked at."""
+    staying = StayingTexts()
+    staying.hold(np.array([3, 8_999_999]), 9_000_000)
+    staying.begin_round()
+    staying.hold(np.array([5]), 9_000_000)
+    staying.end_round(9_000_000)
+    assert np.flatnonzero(staying.marks[:9_000_000]).tolist() == [5]
 
 
 def test_those_that_left_come_back_where_a_row_has_them(tmp_path: Path) -> None:

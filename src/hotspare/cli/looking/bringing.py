@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,7 +36,7 @@ def bring_rows(bus: Bus, target: Target, file: Path, schema: Schema) -> int:
     table = _table(file, schema)
     where, routing = inbound_place(bus, target, schema)
     form = RowForm(insert=InsertOpcode.UPSERT, schema=schema)
-    events = file.with_name(f".{file.name}.{os.getpid()}.events")  # somebody else may bring the same file at the same time
+    events = file.with_name(f".{file.name}.{uuid4().hex}.events")  # somebody else may bring the same file at the same time
     try:
         write_events(events, table)
         with events.open("rb") as written:

@@ -43,7 +43,7 @@ class StayingTexts:
         self._bytes: int | None = None
         """Of these texts, when they were looked for last; None: not since the last round."""
         self._bytes_before = 0
-        """When the last round was over."""
+        """When they were looked for first after the last round."""
 
     def __contains__(self, part: object) -> bool:
         """Whether it is of a window whose texts stay."""
@@ -55,8 +55,10 @@ class StayingTexts:
 
     def go_on(self, parts: Mapping[str, HasRows], count: int) -> None:
         """After a step: mark what it wrote. `parts`: all of windows whose texts stay, always under the same names."""
+        if not parts:
+            return
         self.reserve(count)
-        self.are_any |= bool(parts)
+        self.are_any = True
         for name, part in parts.items():
             since, written = self._written.get(name, 0), part.written
             if part.codes_per_row and since < written:
@@ -72,10 +74,11 @@ class StayingTexts:
     def begin_round(self) -> None:
         self.round = 3 - self.round
 
-    def end_round(self) -> None:
-        """Rows of all that stay were marked since it began."""
-        self.marks[self.marks != self.round] = 0
-        self._bytes_before, self._bytes = self._bytes or 0, None
+    def end_round(self, count: int) -> None:
+        """Rows of all that stay were marked since it began. Codes are below `count`; beyond may be room for all that can come."""
+        marks = self.marks[:count]
+        marks[marks != self.round] = 0
+        self._bytes = None
 
     def wants_round(self, bytes_min: int) -> bool:
         """Whether many of these texts are likely to be of rows that are gone."""
@@ -86,7 +89,8 @@ class StayingTexts:
         count = int(texts.state[COUNT])
         marks, in_use = self.marks[:count], texts.marks[:count]
         standing = PlacedTexts.of(texts, np.flatnonzero((marks != 0) & (in_use[: len(marks)] != 0)))
-        self._bytes = int(standing.sizes.sum())
+        size = int(standing.sizes.sum())
+        self._bytes_before, self._bytes = size if self._bytes is None else self._bytes_before, size
         return standing
 
 

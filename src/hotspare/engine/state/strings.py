@@ -167,24 +167,27 @@ class StringTable:
         """Those that left come back, some at a time."""
         self._straying, self._is_known = self._pages.stay(self._texts, self.staying.found(self._texts)), True
         if self.has_left:
-            self._move_out(self._pages.is_away, _BROUGHT_BYTES)
+            self._move_out(self._pages.is_away.copy(), _BROUGHT_BYTES)
 
     def _move_out(self, pages: Bools, bytes_max: int = 1 << 62) -> None:
-        """Move texts that stay out of these pages, behind the newest ones: so many bytes or a few more."""
+        """Move texts that stay out of these pages, behind the newest ones, where they stay: so many bytes or a few more."""
         is_there = pages[self._straying.first] | pages[self._straying.last]
         is_there &= np.cumsum(self._straying.sizes * is_there) - self._straying.sizes < bytes_max
         if not is_there.any():
             return
         going, self._straying = self._straying.those(is_there), self._straying.those(~is_there)
         self._texts = self._pages.with_room(self._texts, int(going.sizes.sum()))
+        begin = int(self._texts.state[k.FILL])
         places = self._texts.places[going.codes]
         self._pages.want(self._texts, places)
         these = self._texts._replace(places=places, marks=np.ones(len(places), np.uint8))
         moved = np.empty((len(places), 2), np.int64)
         self._texts.state[k.MOVED] = 0
         text_collection.copy_sparse(these, pages.view(np.uint8), 0, len(places), 1 << 62, moved)
+        moved = moved[: int(self._texts.state[k.MOVED])]
         moved[:, text_collection.MOVED_CODE] = going.codes[moved[:, text_collection.MOVED_CODE]]
         text_collection.name_moved(self._texts, moved)
+        self._pages.stay_from(self._texts, begin)
         self._keep(np.empty(0, np.int64))
 
     @property
@@ -339,7 +342,7 @@ class StringTable:
     def end_round(self) -> None:
         """All codes that are not held are given free."""
         self._texts.state[k.IS_MARKING] = 0
-        self.staying.end_round()
+        self.staying.end_round(self.count)
 
     def sparse_pages(self) -> UInt8s:
         """uint8[pages]: 1 where a page of text is less than half full."""

@@ -200,11 +200,17 @@ class TextPages:
         page_bytes = 1 << int(texts.state[PAGE_BITS])
         is_long = standing.sizes > page_bytes
         long, short = standing.those(is_long), standing.those(~is_long) if is_long.any() else standing
-        self._stays = short.bytes_by_page(texts, len(self._stays)) >= page_bytes >> 1
+        high = self._high
+        self._stays[:high] = short.bytes_by_page(texts, high) >= page_bytes >> 1
         for first, last in zip(long.first.tolist(), long.last.tolist(), strict=True):
             self._stays[first : last + 1] = True
-        stays = self._stays & ~self._is_away
+        stays = self._stays[:high] & ~self._is_away[:high]
         return short.those(~(stays[short.first] & stays[short.last]))
+
+    def stay_from(self, texts: InternedTexts, begin: int) -> None:
+        """Texts that stay were written from this byte on: their pages do not leave, until it is looked again which stay."""
+        bits = int(texts.state[PAGE_BITS])
+        self._stays[begin >> bits : (int(texts.state[FILL]) >> bits) + 1] = True
 
     def leaves_next(self, texts: InternedTexts, size: int) -> Bools:
         """Which pages `send` lets go."""

@@ -125,6 +125,7 @@ class _Heard:
 def _heard(contents: Iterable[tuple[str, bytes | Content]], hear: Callable[[], None]) -> Iterator[tuple[str, bytes | Content]]:
     """A large state takes longer than a call may without a sign."""
     for name, content in contents:
+        hear()
         yield name, content if isinstance(content, bytes) else _Heard(content, hear)
 
 

@@ -139,7 +139,7 @@ class GroupSettings:
     `coordination_retry_ms`  pause after a coordination service that did not answer; publishing goes on meanwhile
     `divergence_wait_ms`     how long a spare that differs waits for another one that agrees with it, or that can take over; and a
                              snapshot for streams that may lose outputs
-    `store_wait_ms`          how long one call to the store may take, and of a snapshot each page; then it is given up, and other
+    `store_wait_ms`          how long one call to the store may take, and of a snapshot some pages; then it is given up, and other
                              work may begin
     `pipeline_stall_ms`      how long a runner may not bring input that is known to be there; then the engine ends. 0: for ever
     `oversized_retry_ms`     pause before an output that was larger than its topic takes is tried again; its stream waits
