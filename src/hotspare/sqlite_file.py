@@ -28,7 +28,8 @@ from hotspare.retry import Retry
 
 _PAUSE_FIRST_S = 0.0002
 _PAUSE_MAX_S = 0.002
-_BUSY_CODES = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED))
+_BUSY_CODES = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL))
+"""The last is what SQLite says when it has asked for a lock of the log's index a hundred times: whoever has it stands still."""
 _PRIMARY_CODE_MASK = 0xFF
 BUSY_TIMEOUT_MS_MAX = 60_000
 _WRITE_LOCK_BYTE = 120

@@ -43,10 +43,10 @@ def test_persist_from_a_spare_and_restore_on_the_engine_that_failed(tmp_path: Pa
         site.start("intesp04")
         site.publish(rows(0, 30), "first.csv")
         site.wait_for_outputs(30)
-        # persist, from the standby, to storage that both reach; nothing is stopped and nobody looks for the standby
-        before = site.cluster.leader()
-        told = said(site, "persist", group, "--to", str(shared), *bus)
-        assert "written by intesp04" in told
+        # persist, from the standby, to storage that both reach; nothing is stopped and nobody looks for the standby. The active
+        # knows of it a moment after it has come
+        before, persist = site.cluster.leader(), ("persist", group, "--to", str(shared), *bus)
+        wait_until(lambda: "written by intesp04" in said(site, *persist), "the standby persists", 60)
         assert (site.cluster.leader().holder, site.cluster.leader().epoch) == (before.holder, before.epoch) == ("intesp03", 1)
         done = status(site)["persisted"]
         assert (done["engine"], done["failure"], done["bytes"] > 0) == ("intesp04", None, True)

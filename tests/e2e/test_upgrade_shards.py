@@ -14,7 +14,9 @@ import pytest
 
 from hotspare.bus.naming import group_name
 from hotspare.bus.sqlite import SqliteBus
+from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.settings import GroupSettings
+from hotspare.stores.open import default_store_url, open_store
 from hotspare.testing.applications import Applications, application_of, kill_all
 from hotspare.testing.cluster import Cluster, wait_until
 from tests.unit.cli.running import hotspare_here
@@ -54,11 +56,16 @@ class ShopInShards:
 
     def forward(self) -> None:
         """The changed project takes part, and leads once it hosts all shards."""
+        wait_until(self.has_snapshots, "there is a state to go on from", TIMEOUT_S, 0.1)
         self.upgrade("--beside")
         self.start("changed")
         self.hosts.wait_hosted(TIMEOUT_S)
         assert self.active() == {"before"}
         assert self.upgrade("--lead").count("is active") == SHARDS
+
+    def has_snapshots(self) -> bool:
+        with contextlib.closing(open_store(default_store_url(self.cluster.bus_url))) as store:
+            return all(restorable(store.list(group)) for group in GROUPS)
 
     def go_on(self, active: set[str]) -> None:
         """More is published, and comes out; all that is started hosts all shards, and these have the roles."""

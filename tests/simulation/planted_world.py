@@ -14,7 +14,7 @@ from hotspare.coordination import record as coordination_rules
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.record import RoleRecord
 from hotspare.errors import BusUnavailable, PositionLost, UnknownResult
-from hotspare.ha.calls.store_jobs import Candidate, StoreWork
+from hotspare.ha.calls.store_jobs import StoreJob
 from hotspare.ha.effects import joining, snapshots
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
@@ -174,19 +174,19 @@ def only_store_errors_are_caught() -> Any:
     """Where a store fails in another way, the thread is over, and nobody is told that the work on it ended."""
     right = snapshots._begin
 
-    def begin(state: GroupState, ports: Ports, work: StoreWork, candidate: Candidate, call: Callable[[], object]) -> None:
+    def begin(state: GroupState, ports: Ports, job: StoreJob, call: Callable[[], object]) -> None:
         jobs = state.store_jobs.ended
 
-        def background(job: Callable[[], None]) -> None:
+        def background(work: Callable[[], None]) -> None:
             def run() -> None:
                 before = len(jobs)
-                job()
+                work()
                 if len(jobs) > before and any(name in jobs[-1].failure for name in _NOT_OF_THE_STORE):
                     jobs.pop()
 
             ports.background(run)
 
-        right(state, replace(ports, background=background), work, candidate, call)
+        right(state, replace(ports, background=background), job, call)
 
     return patch.object(snapshots, "_begin", begin)
 

@@ -35,7 +35,7 @@ for _, record in ipairs(cjson.decode(ARGV[5])) do
         redis.call('ZREMRANGEBYSCORE', index, '-inf', '(' .. record.dead)
         redis.call('ZADD', index, record.dies, key)
         local last = redis.call('ZREVRANGE', index, 0, 0, 'WITHSCORES')[2]
-        redis.call('PEXPIREAT', index, string.format('%.0f', (tonumber(last) + record.after) / 1000))
+        redis.call('PEXPIREAT', index, string.format('%.0f', math.floor((tonumber(last) + record.after) / 1000)))
       end
       redis.call('HSET', key, '_hotspare_indexed_', cjson.encode(record.indexes))
     end
