@@ -127,11 +127,9 @@ class Shop:
     def begin_upgrade(self, text: str, *options: str) -> SpawnedEngine:
         """The same command as a process that may be killed; what it says is in its log at once."""
         cluster = self.site.cluster
-        log = self.site.folder / f"{len(cluster.session_ids) + 1:03d}-upgrade.log"
+        log = cluster.next_log("upgrade")
         process = PreparedCommand(("upgrade", str(self._changed(text)), *self.site.services, *options), log)
-        cluster.session_ids.append(process.pid)
-        cluster.watch.began(process.pid)
-        cluster.others.append(SpawnedEngine("upgrade", process, log, cluster.watch))
+        cluster.others.append(cluster.adopt(SpawnedEngine("upgrade", process, log, cluster.watch)))
         return cluster.others[-1]
 
     def _changed(self, text: str) -> Path:

@@ -148,7 +148,7 @@ class Cluster:
         return other
 
     def _spawn(self, name: str, arguments: Sequence[str], place: Machine) -> SpawnedEngine:
-        log = self.folder / f"{len(self.session_ids) + 1:03d}-{name}.log"
+        log = self.next_log(name)
         with log.open("wb") as out:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 place.command(arguments),
@@ -158,9 +158,16 @@ class Cluster:
                 start_new_session=True,
                 cwd=self.folder,
             )
-        self.session_ids.append(process.pid)
-        self.watch.began(process.pid)
-        return SpawnedEngine(name, process, log, self.watch)
+        return self.adopt(SpawnedEngine(name, process, log, self.watch))
+
+    def next_log(self, name: str) -> Path:
+        return self.folder / f"{len(self.session_ids) + 1:03d}-{name}.log"
+
+    def adopt(self, begun: SpawnedEngine) -> SpawnedEngine:
+        """It is ended with the others, and what it leaves is looked for."""
+        self.session_ids.append(begun.process.pid)
+        self.watch.began(begun.process.pid)
+        return begun
 
     def leader(self) -> Leader:
         return self.coordination.leader(self.group)

@@ -39,7 +39,10 @@ def kept(windows: str = "", edges: str = "", *changes: tuple[str, str]) -> Plan:
     return compile_plan(load_text(text).resolved)
 
 
-def fed(of: Plan, pipeline: Pipeline, messages: list[Message], begin: int = 0) -> list[tuple[str, list[tuple[object, ...]]]]:
+Outputs = list[tuple[str, list[tuple[object, ...]]]]
+
+
+def fed(of: Plan, pipeline: Pipeline, messages: list[Message], begin: int = 0) -> Outputs:
     """By stream the opcodes and fields of what came out, batch by batch."""
     raw = raw_batches(Case(of, tuple(messages), ()))[begin:]
     made = [item for each in raw for item in pipeline.feed(Head.of(of).decode(each)).items()]
@@ -47,6 +50,16 @@ def fed(of: Plan, pipeline: Pipeline, messages: list[Message], begin: int = 0) -
         (name, table.select([c for c in table.schema.names if not c.startswith("hs:") or c == "hs:opcode"])) for name, table in made
     ]
     return [(name, [tuple(row.values()) for row in table.to_pylist()]) for name, table in fields]
+
+
+def carried_and_always(before: Plan, after: Plan, messages: list[Message], taken: int) -> tuple[Outputs, Outputs]:
+    """What comes behind so many messages: from a state of the project before, and from one that always was the new one's."""
+    old, always = Pipeline.fresh(before), Pipeline.fresh(after)
+    fed(before, old, messages[:taken])
+    fed(after, always, messages[:taken])
+    frozen = old.freeze()
+    new = Pipeline.restore(after, *carried_over(before, after, frozen.header, dict(frozen.pages())))
+    return fed(after, new, messages, taken), fed(after, always, messages, taken)
 
 
 CHANGES = [
@@ -76,13 +89,8 @@ def test_sums_of_rows_that_others_keep_begin_with_these_rows(behind: str, given:
     before, after = kept("", "", *given), kept(SUMS, f", {behind} -> sums", *given)
     assert fates(compare(before, after, Past.CUT))["sums"] is Fate.FILLED
     assert fates(compare(before, after, Past.WHOLE))["sums"] is Fate.RECOMPUTED
-    old, always = Pipeline.fresh(before), Pipeline.fresh(after)
-    fed(before, old, CHANGES[:6])
-    fed(after, always, CHANGES[:6])
-    frozen = old.freeze()
-    new = Pipeline.restore(after, *carried_over(before, after, frozen.header, dict(frozen.pages())))
-    found = fed(after, new, CHANGES, 6)
-    assert found == fed(after, always, CHANGES, 6)
+    found, expected = carried_and_always(before, after, CHANGES, 6)
+    assert found == expected
     assert len(found) >= 4
 
 
@@ -104,26 +112,18 @@ HELD = "      held: {type: copy}\n"
 )
 def test_behind_each_of_two_kept_windows_one_behind_the_other(before: Plan, after: Plan) -> None:
     """The rows of the first go to the new window behind it, and not to the second, which has them."""
-    found = fates(compare(before, after, Past.CUT))
-    assert [found[name] for name in ("recent", "more")] == [Fate.KEPT, Fate.FILLED]
-    old, always = Pipeline.fresh(before), Pipeline.fresh(after)
-    fed(before, old, CHANGES[:6])
-    fed(after, always, CHANGES[:6])
-    frozen = old.freeze()
-    new = Pipeline.restore(after, *carried_over(before, after, frozen.header, dict(frozen.pages())))
-    assert fed(after, new, CHANGES, 6) == fed(after, always, CHANGES, 6)
+    told = fates(compare(before, after, Past.CUT))
+    assert [told[name] for name in ("recent", "more")] == [Fate.KEPT, Fate.FILLED]
+    found, expected = carried_and_always(before, after, CHANGES, 6)
+    assert found == expected
 
 
 def test_sums_of_sums_that_are_new_too_begin_with_what_these_begin_with() -> None:
     before, after = kept(), kept(SUMS + OF_SUMS, ", recent -> sums, sums -> most")
-    found = fates(compare(before, after, Past.CUT))
-    assert (found["sums"], found["most"]) == (Fate.FILLED, Fate.FILLED)
-    old, always = Pipeline.fresh(before), Pipeline.fresh(after)
-    fed(before, old, CHANGES[:6])
-    fed(after, always, CHANGES[:6])
-    frozen = old.freeze()
-    new = Pipeline.restore(after, *carried_over(before, after, frozen.header, dict(frozen.pages())))
-    assert fed(after, new, CHANGES, 6) == fed(after, always, CHANGES, 6)
+    told = fates(compare(before, after, Past.CUT))
+    assert (told["sums"], told["most"]) == (Fate.FILLED, Fate.FILLED)
+    found, expected = carried_and_always(before, after, CHANGES, 6)
+    assert found == expected
 
 
 ODD = """
@@ -167,13 +167,8 @@ def test_sums_of_sums_that_are_kept_begin_with_the_newest_row_of_each_group(
     before = kept(sums, ", recent -> sums", whole)
     after = kept(sums + of_sums, ", recent -> sums, sums -> most", whole)
     assert fates(compare(before, after, Past.CUT))["most"] is Fate.FILLED
-    old, always = Pipeline.fresh(before), Pipeline.fresh(after)
-    fed(before, old, changes[:taken])
-    fed(after, always, changes[:taken])
-    frozen = old.freeze()
-    new = Pipeline.restore(after, *carried_over(before, after, frozen.header, dict(frozen.pages())))
-    found = fed(after, new, changes, taken)
-    assert found == fed(after, always, changes, taken)
+    found, expected = carried_and_always(before, after, changes, taken)
+    assert found == expected
     assert {"q/sums", "q/most"} <= {stream for stream, _ in found}
 
 
