@@ -66,7 +66,8 @@ def process_start(process_id: int) -> int:
 def is_process_gone(process_id: int, started: int) -> bool:
     """True only if that very process has ended; a zombie has, and so has one whose id was given to another."""
     try:
-        return psutil.Process(process_id).status() == psutil.STATUS_ZOMBIE or process_start(process_id) != started
+        ended = psutil.Process(process_id).status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+        return ended or process_start(process_id) != started
     except psutil.NoSuchProcess:
         return True
     except psutil.Error:

@@ -60,7 +60,8 @@ def test_the_servers_end_with_their_keeper_however_it_ends(folder: Path) -> None
     assert hotspare("dev", "zookeeper", "up", "--folder", folder).returncode == 0
     record = record_of(folder)
     record.keeper.send(signal.SIGKILL)
-    wait_until(lambda: all(process.is_gone for process in record.servers), "the server ends", WAIT_S)
+    everything = (record.keeper, *record.servers)
+    wait_until(lambda: all(process.is_gone for process in everything), "the keeper ends, and the server with it", WAIT_S)
     assert running(folder, DevKind.ZOOKEEPER) is None
     assert hotspare("dev", "zookeeper", "status", "--folder", folder).returncode == 1
 
