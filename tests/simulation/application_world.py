@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hotspare.bus.naming import shard_group
 from tests.simulation.doors import EngineClock
 from tests.simulation.engines import Process
-from tests.simulation.kits import Kit
-from tests.simulation.world import GROUP, World
+from tests.simulation.world import World
 
 
 @dataclass
@@ -46,21 +44,3 @@ class HostedWorld(World):
     def lives_on(self, name: str, life: int) -> bool:
         """Lives are counted over all processes, whatever their names."""
         return self.runs(life)
-
-
-def hosted_beside(first: HostedWorld, kit: Kit) -> HostedWorld:
-    """The group of another shard, in the same surroundings."""
-    return HostedWorld(
-        first.rng,
-        first.names,
-        first.plan,
-        first.folder,
-        first.trace,
-        first.fencing,
-        first.settings,
-        first.lasting,
-        kit,
-        first.qualities,
-        around=first.surroundings,
-        group=shard_group(GROUP, kit.topics.shard.number),
-    )

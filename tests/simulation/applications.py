@@ -22,15 +22,16 @@ from hotspare.host.catching_up import CatchUp
 from hotspare.host.partitioned.role_sharing import role_of
 from hotspare.host.partitioned.sharing import Ask, ShardRole, Withdraw
 from hotspare.host.partitioned.watch import JobEnd
-from tests.simulation.application_world import HostedWorld, hosted_beside
+from tests.simulation.application_world import HostedWorld
 from tests.simulation.checkers import Violation
 from tests.simulation.doors import EngineClock
 from tests.simulation.drivers import DRIVER_MS, Attempt, Driver, Executor
 from tests.simulation.engines import Process
 from tests.simulation.faults import FaultKind, Reach
 from tests.simulation.run import CLOCK_STEPS_MS, Outcome, advance_in_wild, drawn_world, failure_of
-from tests.simulation.shards import NOT_HERE, kits_of
+from tests.simulation.shards import NOT_HERE, beside, kits_of
 from tests.simulation.strikes import Striker
+from tests.simulation.traffic import Traffic, end_hung_calls
 from tests.simulation.world import CLOCK_RATES, GROUP, World
 
 NAMES = ("east", "north", "west")
@@ -401,7 +402,7 @@ def drawn(seed: int, folder: Path, trace: Callable[[str], None], favoured: froze
     first = drawn_world(seed, folder, trace, kit, None, favoured, NOT_OF_APPLICATIONS, group, HostedWorld)
     assert isinstance(first, HostedWorld)
     rng, count = first.rng, 1 + len(kits)
-    worlds = [first, *(hosted_beside(first, each) for each in kits)]
+    worlds = [first, *(beside(first, each) for each in kits)]
     for world in worlds:
         world.names = ()
     made = [Application(name, _executors(rng, count)) for name in NAMES[: rng.choice((2, 2, 3))]]
@@ -423,20 +424,12 @@ def _executors(rng: random.Random, shards: int) -> tuple[int, ...]:
 
 def _wild(applications: Applications) -> int:
     first, worlds = applications.first, applications.worlds
-    rng, plan, strikers = first.rng, first.plan, [Striker(world) for world in worlds]
-    events_left, steps = rng.randrange(20, 60), rng.randrange(200, 700)
+    rng, strikers = first.rng, [Striker(world) for world in worlds]
+    traffic, steps = Traffic(worlds, rng.randrange(20, 60)), rng.randrange(200, 700)
     for _ in range(steps):
         rng.choice(strikers).strike()
         applications.strike()
-        if first.calls.hung and rng.random() < 0.01:
-            first.calls.let_go()
-        if events_left and rng.random() < 0.1:
-            for _ in range(min(events_left, rng.choice((1, 1, 6)))):
-                events_left -= 1
-                rng.choice(worlds).publish(rng.randrange(2), rng.randrange(100))
-        if plan.late and rng.random() < 0.1:
-            plan.deliver()
-        if first.bus.in_flight and rng.random() < 0.1:
-            first.bus.deliver()
+        end_hung_calls(first)
+        traffic.step()
         applications.step(advance_in_wild)
     return steps

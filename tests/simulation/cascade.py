@@ -28,6 +28,7 @@ from tests.simulation.lasting import drawn
 from tests.simulation.recorded import Recorded
 from tests.simulation.run import CLOCK_STEPS_MS, Outcome, drawn_world, failure_of
 from tests.simulation.strikes import Striker, drawn_quality
+from tests.simulation.traffic import Traffic, end_hung_calls
 from tests.simulation.world import World
 
 GROUPS = ("sim.before", "sim.behind")
@@ -261,8 +262,8 @@ def behind_of(before: Before, kit: Kit) -> Behind:
 
 def _wild(cascade: Cascade) -> int:
     before, behind = cascade.worlds
-    rng, plan, strikers = before.rng, before.plan, [Striker(world) for world in cascade.worlds]
-    events_left, steps = rng.randrange(10, 50), rng.randrange(60, 340)
+    rng, strikers = before.rng, [Striker(world) for world in cascade.worlds]
+    traffic, steps = Traffic(cascade.worlds, rng.randrange(10, 50)), rng.randrange(60, 340)
     stops = rng.randrange(steps) if rng.random() < _STOP_SHARE else -1
     for step in range(steps):
         rng.choice(strikers).strike()
@@ -271,19 +272,11 @@ def _wild(cascade: Cascade) -> int:
             for name in list(before.processes):
                 before.kill(name)
         cascade.stopped = max(0, cascade.stopped - 1)
-        if before.calls.hung and rng.random() < 0.01:
-            before.calls.let_go()
+        end_hung_calls(before)
         for world in cascade.worlds:
             for name in world.names if world is behind or not cascade.stopped else ():
                 if name not in world.processes and rng.random() < 0.06:
                     world.start(name)
-        if events_left and rng.random() < 0.1:
-            for _ in range(min(events_left, rng.choice((1, 1, 6)))):
-                events_left -= 1
-                rng.choice(cascade.worlds).publish(rng.randrange(2), rng.randrange(100))
-        if plan.late and rng.random() < 0.1:
-            plan.deliver()
-        if before.bus.in_flight and rng.random() < 0.1:
-            before.bus.deliver()
+        traffic.step()
         cascade.step()
     return steps

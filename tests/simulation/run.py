@@ -31,6 +31,7 @@ from tests.simulation.kits import Kit, fast_kit, real_kit
 from tests.simulation.lasting import drawn
 from tests.simulation.partitions import refuse_partitions
 from tests.simulation.strikes import Striker, drawn_quality
+from tests.simulation.traffic import Traffic, end_hung_calls
 from tests.simulation.world import GROUP, SETTINGS, World
 from tests.simulation.wrong_engines import Excused
 
@@ -51,7 +52,6 @@ _INBOUND_CHECK_MS = 40
 _PERSIST_POLL_MS = 2
 _PERSIST_TURN_MS = 5
 _EVENTS_MEANWHILE = 6
-_HUNG_ENDS_SHARE = 0.01
 _LONG = 20
 """How many times as long a long run is."""
 
@@ -205,6 +205,7 @@ def wild(world: World, longer: int = 1, calmer: int = 1) -> int:
     events_left, steps, blocks = events_left * longer * calmer, steps * longer, (1, 1, 6)
     if rng.random() < _LONG_SHARE:
         events_left, steps, blocks = events_left * _LONG * 3, steps * _LONG, (1, 6, 60)
+    traffic = Traffic([world], events_left, blocks)
     speed = {name: rng.choice((1, 1, 3, 9)) for name in world.names}
     partitions = FaultKind.PARTITIONS
     is_extended = partitions in plan.enabled and (partitions in plan.favoured or rng.random() < _PARTITIONS_SHARE)
@@ -214,20 +215,12 @@ def wild(world: World, longer: int = 1, calmer: int = 1) -> int:
         if step == extended:
             world.add_partition(rng.randrange(2))
             striker.struck[partitions] += 1
-        if world.calls.hung and rng.random() < _HUNG_ENDS_SHARE:
-            world.calls.let_go()
+        end_hung_calls(world)
         for name in world.names:
             is_away = bool(world.lasting.cold) and name not in world.lasting.cold
             if name not in world.processes and rng.random() < (_AWAY_STARTS if is_away else 0.06):
                 world.start(name)
-        if events_left and rng.random() < 0.1:
-            for _ in range(min(events_left, rng.choice(blocks))):
-                events_left -= 1
-                world.publish(rng.randrange(2), rng.randrange(100))
-        if plan.late and rng.random() < 0.1:
-            plan.deliver()
-        if world.bus.in_flight and rng.random() < 0.1:
-            world.bus.deliver()
+        traffic.step()
         awake = world.awake()
         if awake:
             advance_in_wild(world, rng.choices(awake, [speed[p.name] for p in awake])[0])

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from hotspare.bus.naming import shard_group
 from hotspare.ha.rules.roles import Role
@@ -21,10 +22,13 @@ from tests.simulation.engines import Process
 from tests.simulation.fast_core import FastCores
 from tests.simulation.faults import FaultKind
 from tests.simulation.healing import End, Healing
-from tests.simulation.kits import FastKit, fast_kit
+from tests.simulation.kits import FastKit, Kit, fast_kit
 from tests.simulation.run import CLOCK_STEPS_MS, Outcome, drawn_world, failure_of
 from tests.simulation.strikes import Striker
+from tests.simulation.traffic import Traffic, end_hung_calls
 from tests.simulation.world import GROUP, World
+
+AnyWorld = TypeVar("AnyWorld", bound=World)
 
 _COUNTS = (2, 2, 3)
 _KEY_STREAM, _KEY_COLUMN = "q/a", 9
@@ -176,9 +180,9 @@ def kits_of(count: int) -> list[FastKit]:
     return kits
 
 
-def beside(first: World, kit: FastKit) -> World:
+def beside(first: AnyWorld, kit: Kit) -> AnyWorld:
     """The group of another shard, in the same surroundings."""
-    return World(
+    return type(first)(
         first.rng,
         first.names,
         first.plan,
@@ -196,22 +200,14 @@ def beside(first: World, kit: FastKit) -> World:
 
 def _wild(shards: Shards) -> int:
     first, worlds = shards.first, shards.worlds
-    rng, plan, strikers = first.rng, first.plan, [Striker(world) for world in worlds]
-    events_left, steps = rng.randrange(10, 50), int(rng.randrange(60, 340) * max(1.0, len(first.names) / 3))
+    rng, strikers = first.rng, [Striker(world) for world in worlds]
+    traffic, steps = Traffic(worlds, rng.randrange(10, 50)), int(rng.randrange(60, 340) * max(1.0, len(first.names) / 3))
     for _ in range(steps):
         rng.choice(strikers).strike()
-        if first.calls.hung and rng.random() < 0.01:
-            first.calls.let_go()
+        end_hung_calls(first)
         for name in first.names:
             if not shards.runs(name) and rng.random() < 0.06:
                 shards.start(name)
-        if events_left and rng.random() < 0.1:
-            for _ in range(min(events_left, rng.choice((1, 1, 6)))):
-                events_left -= 1
-                rng.choice(worlds).publish(rng.randrange(2), rng.randrange(100))
-        if plan.late and rng.random() < 0.1:
-            plan.deliver()
-        if first.bus.in_flight and rng.random() < 0.1:
-            first.bus.deliver()
+        traffic.step()
         shards.step(CLOCK_STEPS_MS)
     return steps

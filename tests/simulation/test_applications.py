@@ -10,12 +10,12 @@ import pytest
 
 from hotspare.host.partitioned import attempt
 from tests.simulation.application_healing import Ending
-from tests.simulation.application_world import HostedWorld, hosted_beside
+from tests.simulation.application_world import HostedWorld
 from tests.simulation.applications import Application, Applications
 from tests.simulation.checkers import Violation
 from tests.simulation.drivers import Attempt, Driver
 from tests.simulation.faults import FaultPlan
-from tests.simulation.shards import kits_of
+from tests.simulation.shards import beside, kits_of
 from tests.simulation.world import GROUP
 
 SHARDS = 2
@@ -28,7 +28,7 @@ def applications(tmp_path: Path) -> Applications:
     """Two that run all their tasks, and no faults."""
     rng, (kit, *kits) = random.Random(7), kits_of(SHARDS)
     first = HostedWorld(rng, (), FaultPlan(rng, frozenset()), tmp_path, kit=kit, group=f"{GROUP}/0")
-    worlds = [first, *(hosted_beside(first, each) for each in kits)]
+    worlds = [first, *(beside(first, each) for each in kits)]
     made = Applications(worlds, [Application("east", (2,)), Application("west", (1,))], LEASE_MS)
     settle(made)
     return made
