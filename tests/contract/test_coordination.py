@@ -213,6 +213,31 @@ def test_forgetting_keeps_the_epoch_alone(coordination: Coordination) -> None:
     assert coordination.set_fact_once("g", "origin", b"z") == b"z"
 
 
+def test_facts_that_are_removed_are_gone_for_everybody(open_coordination_door: OpenCoordination) -> None:
+    one, two = open_coordination_door(), open_coordination_door()
+    assert list(one.fact_names("g")) == []
+    one.remove_facts("g", ["never"])
+    assert list(one.groups()) == []
+    names = ["a", "b.c", "ü/d"] + [f"n{number}" for number in range(1_500)]
+    for name in names[:6]:
+        one.set_fact_once("g", name, name.encode())
+    one.set_fact_once("h", "a", b"")
+    assert sorted(two.fact_names("g")) == sorted(names[:6])
+    two.remove_facts("g", [name for name in names if name != "b.c"])
+    assert (list(one.fact_names("g")), one.fact("g", "b.c"), one.fact("g", "ü/d")) == (["b.c"], b"b.c", None)
+    assert one.set_fact_once("g", "a", b"anew") == b"anew"
+    assert list(two.fact_names("h")) == ["a"]
+
+
+def test_forgetting_takes_all_facts_whatever_goes_first_and_last(coordination: Coordination) -> None:
+    for name in ("first", "last", "other"):
+        coordination.set_fact_once("g", name, b"")
+    coordination.campaign("g", 0, member("a"), LONG_MS)
+    coordination.forget("g", first=("first", "none"), last=("last",))
+    assert (list(coordination.fact_names("g")), coordination.leader("g").epoch) == ([], 1)
+    coordination.forget("g", first=("first",), last=("last",))
+
+
 def test_two_groups_never_meet(coordination: Coordination) -> None:
     """SPEC C7: an election belongs to its group."""
     groups = ["g", "g.", "G", "%", "g'; DROP TABLE roles;--", "/ü/.."]

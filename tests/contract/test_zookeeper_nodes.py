@@ -7,14 +7,19 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from kazoo.client import KazooClient
 
-from hotspare.coordination.zookeeper.nodes import NODE_BYTES_MAX
+from hotspare.coordination.zookeeper.coordination import ZooKeeperCoordination
+from hotspare.coordination.zookeeper.nodes import NODE_BYTES_MAX, GroupPaths
 from hotspare.coordination.zookeeper.url import parse_zookeeper_url
-from hotspare.errors import CoordinationError, CoordinationSuspended, UsageError
+from hotspare.errors import CoordinationError, CoordinationSuspended, ProjectChanged, UsageError
+from hotspare.ha.effects import upgrading
+from hotspare.ha.effects.joining import agree_on_semantics
+from hotspare.ha.effects.upgrading import PROJECT, SEMANTICS
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.contract.material import member
 from tests.contract.zookeeper_doors import LONG_MS, PATIENT, WAIT_S, Doors
@@ -91,6 +96,51 @@ def test_what_does_not_fit_into_a_node(doors: Doors) -> None:
     assert replace(one.members("g")[0], seen_ms=0) == replace(many, detail={})
     with pytest.raises(UsageError, match="too long for zookeeper"):
         one.ask_switchover("g", "x" * NODE_BYTES_MAX)
+
+
+class Cut(Exception):
+    """The command ends here."""
+
+
+def test_a_group_with_more_facts_than_a_transaction_takes_is_forgotten_in_portions(
+    doors: Doors, plain: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut after any portion: the first facts are gone and the last ones there, so that no engine takes it for a whole group."""
+    one = doors.open()
+    one.campaign("g", 0, member("a"), LONG_MS)
+    for name in (SEMANTICS, "upgrade-1", "upgrade-2", PROJECT):
+        one.set_fact_once("g", name, b"x")
+    facts = f"{doors.url.removeprefix(doors.server.url)}/groups/g/facts"
+    for made in [plain.create_async(f"{facts}/{number}-{'x' * 900}", b"p") for number in range(1_300)]:
+        made.get(WAIT_S)
+    with pytest.raises(CoordinationSuspended):
+        one._forget_once(GroupPaths(one._root, "g"), ())  # what was done before: all in one
+    again = doors.open()
+    monkeypatch.setattr("hotspare.coordination.zookeeper.coordination._REMOVED_AT_ONCE", 600)
+    for done, portions in enumerate((1, 1)):
+        with monkeypatch.context() as patch:
+            cut_after(patch, one, portions)
+            with pytest.raises(Cut):
+                upgrading.forget(one, "g")
+        left = set(plain.get_children(facts))
+        assert len(left) == 1_302 - 600 * done
+        assert (SEMANTICS in left, "upgrade-1" in left, PROJECT in left) == (False, False, True)
+        with pytest.raises(ProjectChanged, match="unless it is being forgotten"):
+            agree_on_semantics(again, "g")
+    upgrading.forget(one, "g")
+    assert (plain.get_children(facts), one.leader("g").epoch, one.leader("g").holder) == ([], 1, "")
+
+
+def cut_after(patch: pytest.MonkeyPatch, one: ZooKeeperCoordination, transactions: int) -> None:
+    right, left = one._session.commit, [transactions]
+
+    def commit(transaction: Any) -> list[Any]:
+        if not left[0]:
+            raise Cut
+        left[0] -= 1
+        return right(transaction)
+
+    patch.setattr(one._session, "commit", commit)
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\xff", b"[]", b'{"format":2}', b'{"format":1}', b'{"format":1,"epoch":"x","y":1}'])

@@ -82,7 +82,8 @@ def _persist(world: World, running: list[str]) -> None:
     """Somebody asks for a snapshot elsewhere; or all are dead, their store is gone, and the group is restored from there."""
     if world.rng.random() < 0.6:
         by = world.rng.choice(("", "", *world.names))
-        number = persisting.ask(world.coordination.client("world"), world.group, PersistRequest("memory://elsewhere", by))
+        request, client = PersistRequest("memory://elsewhere", by), world.coordination.client("world")
+        number = persisting.ask(client, world.group, request, kept=1)  # so engines often know of one that is gone
         world.trace(f"{world.now_ms} a snapshot is asked for, request {number}, by {by or 'any'}")
         if (active := world.active()) and world.rng.random() < 0.5:  # what a spare persists then is not committed
             world.pause(active, 150)

@@ -123,6 +123,27 @@ def test_who_is_named_does_it_and_nobody_else(tmp_path: Path) -> None:
     script.finish()
 
 
+def test_an_engine_that_slept_while_requests_came_and_went_does_the_next_one(tmp_path: Path) -> None:
+    """It knows of one that is gone, as all behind it are but the newest; and so does one that starts."""
+    script = group_of_three(tmp_path)
+    client = script.world.coordination.client("world")
+    done(script, ask(script))
+    script.until(lambda: script.process("e1").state.persisting.number == 1)  # type: ignore[union-attr]
+    script.world.pause("e1", FOREVER_MS)
+    for _ in range(5):
+        newest = persisting.ask(client, GROUP, PersistRequest(ELSEWHERE), kept=1)
+        assert done(script, newest).claims == ("e0",)
+    assert persisting.asked(client, GROUP, 5) is not None
+    assert persisting.ask(client, GROUP, PersistRequest(ELSEWHERE, "e1"), kept=1) == 7
+    assert [n for n in range(1, 8) if persisting.asked(client, GROUP, n) is None] == [2, 4]
+    script.process("e1").paused_until_ms = -1
+    assert done(script, 7).claims == ("e1",)
+    script.world.kill("e0")
+    script.start("e0")
+    assert done(script, persisting.ask(client, GROUP, PersistRequest(ELSEWHERE, "e0"), kept=1)).claims == ("e0",)
+    script.finish()
+
+
 def test_what_is_persisted_is_not_restored_before_it_is_committed(tmp_path: Path) -> None:
     """DESIGN section 4: a snapshot that stands ahead of what is published is a candidate, wherever it is."""
     script = group_of_three(tmp_path)

@@ -75,19 +75,21 @@ def _awaited(service: Coordination, group: str, number: int, timeout_s: float) -
     from hotspare.cli.shared.display import progress_bar
     from hotspare.errors import StoreError, UsageError
     from hotspare.ha.effects.persisting import asked
+    from hotspare.ha.rules.requests import KEPT
     from hotspare.telemetry.secrets import masked
 
     known: AskedSnapshot | None = None
     with progress_bar("persist") as update:
         for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
             known = asked(service, group, number)
-            if known is not None and known.outcome is not None:
+            if known is None or known.outcome is not None:
                 break
-            update(0, 0, f"engine {known.claims[-1]} writes it" if known is not None and known.claims else "waits for an engine")
-    if known is None or known.outcome is None:
-        who = (
-            f"engine {known.claims[-1]} has undertaken it" if known is not None and known.claims else "no engine has undertaken it"
-        )
+            update(0, 0, f"engine {known.claims[-1]} writes it" if known.claims else "waits for an engine")
+    if known is None:
+        what = f"what came of request {number} of group {group} is no longer told, as {KEPT} others are done since"
+        raise UsageError(what, hint="`hotspare state ls` shows the snapshots of a store")
+    if known.outcome is None:
+        who = f"engine {known.claims[-1]} has undertaken it" if known.claims else "no engine has undertaken it"
         detail = f"{who}; it is restored only when what it stands on is committed"
         raise UsageError(f"request {number} is not done after {timeout_s:g} s", detail=detail, hint="`hotspare status` shows it")
     outcome = known.outcome

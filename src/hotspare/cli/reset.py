@@ -34,7 +34,7 @@ def command(
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.cli.status import known_groups, open_sources
     from hotspare.errors import UsageError
-    from hotspare.ha.effects.upgrading import places
+    from hotspare.ha.effects.upgrading import forget, places
 
     if (project is None) == (not group):
         raise UsageError("one of PROJECT and --group is needed")
@@ -55,7 +55,7 @@ def command(
             if kept is not None:
                 for place in places(sources.coordination, each):
                     kept.forget(place)
-            sources.coordination.forget(each)
+            forget(sources.coordination, each)
             sources.bus.forget(each)
     typer.echo(f"group {group} is forgotten, with {count} snapshots")
     typer.echo("its output topics begin anew: files that subscribers wrote, and FILE.position beside each, are to be removed")

@@ -122,7 +122,16 @@ class Coordination(Protocol):
     def set_fact_once(self, group: str, name: str, value: bytes) -> bytes:
         """Compare-and-set from absent: returns the value that stands afterwards, which may be another engine's."""
 
-    def forget(self, group: str) -> None:
-        """Atomic: remove everything of the group but its epoch (`hotspare reset`); the epoch never falls."""
+    def fact_names(self, group: str) -> Sequence[str]:
+        """Best effort: of which names the group has facts, in no order."""
+
+    def remove_facts(self, group: str, names: Sequence[str]) -> None:
+        """These facts are gone afterwards, whoever else removes them too. Not atomic: they go in this order, and who is cut short
+        leaves the last ones."""
+
+    def forget(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
+        """Remove everything of the group but its epoch (`hotspare reset`); the epoch never falls. Atomic, or, where there is too
+        much for that: the facts `first` in one, then others, and at the end in one all that is left, `last` among it. What a cut
+        leaves goes the next time."""
 
     def close(self) -> None: ...

@@ -221,7 +221,19 @@ class MemoryCoordinationClient:
         with self._call("set_fact_once"):
             return self._shared.group(group).facts.setdefault(name, bytes(value))
 
-    def forget(self, group: str) -> None:
+    def fact_names(self, group: str) -> Sequence[str]:
+        with self._call("fact_names"):
+            entry = self._shared.groups.get(group)
+            return tuple(entry.facts) if entry is not None else ()
+
+    def remove_facts(self, group: str, names: Sequence[str]) -> None:
+        with self._call("remove_facts"):
+            entry = self._shared.groups.get(group)
+            if entry is not None:
+                for name in names:
+                    entry.facts.pop(name, None)
+
+    def forget(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
         with self._call("forget"):
             entry = self._shared.groups.get(group)
             if entry is not None:

@@ -1,9 +1,9 @@
 """Coordination in one SQLite file, for all the engines of one machine.
 
 What must never be undone, not even by a power cut, is on the disk when the call returns (synchronous=FULL): the epoch (campaign,
-release, forget) and the facts. Leases and members are not (NORMAL): after a power cut no engine runs any more, so a lost lease
-costs delay at most. The clock counts since the machine started, is the same in all its processes and runs on while the machine
-sleeps; leases and members of before a restart of the machine count as over.
+release, forget) and the facts; one that was removed may be back. Leases and members are not (NORMAL): after a power cut no engine
+runs any more, so a lost lease costs delay at most. The clock counts since the machine started, is the same in all its processes and
+runs on while the machine sleeps; leases and members of before a restart of the machine count as over.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from hotspare.processes import boot_id
 from hotspare.sqlite_file import FileErrors, FileKind, SqliteFile, Sync
 
 BUSY_TIMEOUT_MS = 300
+_REMOVED_AT_ONCE = 1_000
+"""Facts; an engine that waits for the file meanwhile waits some milliseconds."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _ERRORS = FileErrors(locked=CoordinationSuspended, failed=CoordinationSuspended, unknown=CoordinationSuspended)
 
@@ -64,6 +66,8 @@ _LEAVE_SILENT = (
 )
 _FIND_FACT = "SELECT value FROM facts WHERE group_name=? AND name=?"
 _ADD_FACT = "INSERT INTO facts(group_name, name, value) VALUES(?, ?, ?)"
+_LIST_FACTS = "SELECT name FROM facts WHERE group_name=?"
+_REMOVE_FACT = "DELETE FROM facts WHERE group_name=? AND name=?"
 _FORGET_FACTS = "DELETE FROM facts WHERE group_name=?"
 
 
@@ -167,7 +171,15 @@ class SqliteCoordination:
             connection.execute(_ADD_FACT, (group, name, value))
             return value
 
-    def forget(self, group: str) -> None:
+    def fact_names(self, group: str) -> Sequence[str]:
+        return tuple(row[0] for row in self._file.query(_LIST_FACTS, (group,)))
+
+    def remove_facts(self, group: str, names: Sequence[str]) -> None:
+        for begin in range(0, len(names), _REMOVED_AT_ONCE):
+            with self._file.writing() as connection:
+                connection.executemany(_REMOVE_FACT, [(group, name) for name in names[begin : begin + _REMOVED_AT_ONCE]])
+
+    def forget(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
         with self._file.writing(Sync.FULL) as connection:
             record = rules.forgotten(self._role(connection, group))
             if record.epoch:

@@ -32,6 +32,7 @@ from kazoo.protocol.states import ZnodeStat
 from hotspare.coordination import record as rules
 from hotspare.coordination.contract import NOBODY, Leader, Member, Renewed
 from hotspare.coordination.zookeeper.nodes import (
+    NODE_BYTES_MAX,
     GroupPaths,
     RoleNode,
     decode_fact,
@@ -52,6 +53,8 @@ from hotspare.retry import Retry
 CONTENDED = Retry(tries_max=20)
 """How often one call is tried because others change the same node meanwhile. Whoever was in the way has come on: no pause."""
 FIRST_CONTACT = 1
+_REMOVED_AT_ONCE = 1_000
+"""Facts: the servers do nothing else meanwhile."""
 NO_NODE = -1
 """The version of a node that is not there."""
 
@@ -268,16 +271,44 @@ class ZooKeeperCoordination:
                 return bytes(value)
         raise _contended(group)
 
-    def forget(self, group: str) -> None:
+    def fact_names(self, group: str) -> Sequence[str]:
+        return tuple(text_of(name) for name in self._session.children(GroupPaths(self._root, group).facts))
+
+    def remove_facts(self, group: str, names: Sequence[str]) -> None:
+        paths = GroupPaths(self._root, group)
+        for portion in _portions([paths.fact(name) for name in names]):
+            try:
+                self._remove(portion)
+            except NODE_STATES:  # some are gone already
+                self._session.gathered([self._session.deleting(path) for path in portion])
+
+    def _remove(self, nodes: Sequence[str]) -> None:
+        change = self._session.transaction()
+        for node in nodes:
+            change.delete(node)
+        if nodes:
+            self._session.commit(change)
+
+    def forget(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
         paths = GroupPaths(self._root, group)
         for _ in CONTENDED.tries():
             present = self._session.children(paths.base)
             if not present and self._session.get_or_none(paths.base) is None:
                 return
             with contextlib.suppress(*NODE_STATES):
+                self._make_it_little(group, paths, first, last)
                 self._forget_once(paths, present)
                 return
         raise _contended(group)
+
+    def _make_it_little(self, group: str, paths: GroupPaths, first: Sequence[str], last: Sequence[str]) -> None:
+        """Where what the group has does not fit into one transaction: all facts but `last` go before, `first` in one."""
+        nodes = [f"{container}/{name}" for container in paths.containers for name in self._session.children(container)]
+        if sum(map(_deletion_bytes, nodes)) <= NODE_BYTES_MAX:
+            return
+        names = self.fact_names(group)
+        self._remove([paths.fact(name) for name in first if name in names])
+        self.remove_facts(group, [name for name in names if name not in first and name not in last])
 
     def _forget_once(self, paths: GroupPaths, present: Sequence[str]) -> None:
         node, version = self._role(paths)
@@ -352,6 +383,24 @@ class ZooKeeperCoordination:
             for container in paths.containers:
                 self._session.ensure(container, self._root)
             self._ensured.add(paths.base)
+
+
+def _portions(nodes: Sequence[str]) -> Iterator[list[str]]:
+    """As many as are removed at once, in this order."""
+    portion, size = list[str](), 0
+    for node in nodes:
+        if len(portion) == _REMOVED_AT_ONCE or size + _deletion_bytes(node) > NODE_BYTES_MAX:
+            yield portion
+            portion, size = [], 0
+        portion.append(node)
+        size += _deletion_bytes(node)
+    if portion:
+        yield portion
+
+
+def _deletion_bytes(node: str) -> int:
+    """In a transaction: header, length, path and version."""
+    return 9 + 4 + len(node) + 4
 
 
 def _contended(group: str) -> CoordinationSuspended:

@@ -174,6 +174,9 @@ class ZooKeeperSession:
     def delete(self, path: str) -> None:
         self.answers(lambda: self._client.delete_async(path))
 
+    def deleting(self, path: str) -> Callable[[], Pending]:
+        return lambda: self._client.delete_async(path)
+
     def create(self, path: str, data: bytes = b"") -> None:
         self.answers(lambda: self._client.create_async(path, data))
 

@@ -282,12 +282,12 @@ def agree_on_semantics(coordination: Coordination, group: str) -> None:
     """The first engine's version of what windows mean is the group's. ProjectChanged where this one has another.
 
     It is agreed on before the project and looked for after it, as another engine may begin the group meanwhile: a group that has a
-    project alone was begun before versions were told.
+    project alone was begun before versions were told, or is being forgotten (`upgrading.forget`).
     """
     if has_moved(coordination, group):
         return  # each of its projects has a version of its own (`agreed_project`)
     if coordination.fact(group, PROJECT) is not None and coordination.fact(group, SEMANTICS_FACT) is None:
-        refuse_other_semantics(BEFORE_VERSIONS, f"group {group}")
+        refuse_other_semantics(BEFORE_VERSIONS, f"group {group}, unless it is being forgotten,")
     stands = coordination.set_fact_once(group, SEMANTICS_FACT, str(SEMANTICS).encode())
     refuse_other_semantics(int(stands) if stands.isdigit() else BEFORE_VERSIONS, f"group {group}")
 

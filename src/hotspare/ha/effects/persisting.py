@@ -4,15 +4,18 @@
     persist-N-claim-K   the engine that undertakes it, K-th; a later one where the one before is gone
     persist-N-result    what came of it
 
-Like every fact they are never changed, so that all engines, and whoever asked, agree on each. What is persisted brings the
+Like every fact they are never changed, so that all engines, and whoever asked, agree on each. Who asks for another one removes
+those that were done long ago (`rules.requests`): a command has the time that an engine has not. What is persisted brings the
 project's text along, and says where it comes from.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count
 from typing import Any
 
 from hotspare.coordination.contract import Coordination
@@ -23,12 +26,17 @@ from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import persisting as rules
-from hotspare.ha.rules.facts import PersistOutcome, PersistRequest
+from hotspare.ha.rules import requests
+from hotspare.ha.rules.facts import Persisting, PersistOutcome, PersistRequest
+from hotspare.ha.rules.requests import RequestFact, RequestPart
 from hotspare.stores.choosing import Among, SnapshotChoice, chosen
 from hotspare.stores.contract import SnapshotInfo, Store
 from hotspare.stores.writing import copied
 
-REQUESTS_MAX = 100_000
+WAITING_MAX = 1_000
+"""So many requests that are not done, and no more are taken."""
+REMOVED_MAX = 10_000
+"""Facts, by who asks for one snapshot: where many are left of before, each removes some."""
 DOCUMENT, ORIGIN = "document", "persisted"
 """What the header of a persisted snapshot has beside that of any: the project's text, and where it comes from."""
 
@@ -37,13 +45,26 @@ def read(_: do.ReadPersist, state: GroupState, ports: Ports) -> None:
     """The oldest request that is not done, and who undertakes it."""
     known, now_ms = state.persisting, ports.clock_ms()
     request = known.request or _request(ports.coordination, state.group, known.number + 1)
-    if request is not None:
-        done = _last_done(ports.coordination, state.group, known.number)
-        if done > known.number:
-            known = rules.after_end(known, now_ms, done)
-            request = _request(ports.coordination, state.group, done + 1) if done < REQUESTS_MAX else None
+    done = _done_by_now(ports.coordination, state.group, known, request)
+    if done > known.number:
+        known = rules.after_end(known, now_ms, done)
+        request = _request(ports.coordination, state.group, done + 1)
     claims = () if request is None else _claims(ports.coordination, state.group, known.number + 1, known.claims)
     state.persisting = rules.after_reading(known, request, claims, now_ms)
+
+
+def _done_by_now(coordination: Coordination, group: str, known: Persisting, request: PersistRequest | None) -> int:
+    """The newest request that is done. Beside the next one another is looked at, as what this engine slept through is gone."""
+
+    def is_done(number: int) -> bool:
+        return coordination.fact(group, _result(number)) is not None
+
+    beyond = requests.beyond(known.number)
+    looked = {known.number + 1} if request is not None else set()
+    if known.number:
+        looked.add(beyond[known.looks % len(beyond)])
+    found = next((number for number in sorted(looked) if is_done(number)), known.number)
+    return found if found == known.number else requests.newest(lambda number: number <= found or is_done(number))
 
 
 def claim(action: do.ClaimPersist, state: GroupState, ports: Ports) -> None:
@@ -88,18 +109,20 @@ class AskedSnapshot:
     outcome: PersistOutcome | None
 
 
-def ask(coordination: Coordination, group: str, request: PersistRequest) -> int:
-    """Add a request; its number. UsageError where there were too many."""
+def ask(coordination: Coordination, group: str, request: PersistRequest, kept: int = requests.KEPT) -> int:
+    """Add a request; its number. Of those that are done, `kept` stay. UsageError where too many wait."""
     wanted = json.dumps([request.to, request.by]).encode()
-    last = _last(lambda number: coordination.fact(group, _name(number)) is not None, 0)
-    for number in range(last + 1, REQUESTS_MAX + 1):
-        if coordination.set_fact_once(group, _name(number), wanted) == wanted:
-            return number
-    raise UsageError(f"{REQUESTS_MAX} snapshots of group {group} were asked for", hint="no more requests are kept")
+    told = list(_told(coordination.fact_names(group)))
+    last, done = requests.last_of(told, RequestPart.REQUEST), requests.last_of(told, RequestPart.RESULT)
+    if last - done >= WAITING_MAX:
+        what = f"{last - done} snapshots of group {group} are asked for, and not done"
+        raise UsageError(what, hint="`hotspare status` shows who writes one")
+    coordination.remove_facts(group, requests.gone(told, kept)[:REMOVED_MAX])
+    return next(n for n in count(max(last, done) + 1) if coordination.set_fact_once(group, _name(n), wanted) == wanted)
 
 
 def asked(coordination: Coordination, group: str, number: int) -> AskedSnapshot | None:
-    """None where there is no such request."""
+    """None where there is no such request, or no longer."""
     request = _request(coordination, group, number)
     if request is None:
         return None
@@ -108,7 +131,7 @@ def asked(coordination: Coordination, group: str, number: int) -> AskedSnapshot 
 
 def newest_done(coordination: Coordination, group: str) -> AskedSnapshot | None:
     """The newest request of which something came; None where there is none."""
-    number = _last_done(coordination, group, 0)
+    number = requests.newest(lambda number: coordination.fact(group, _result(number)) is not None)
     return asked(coordination, group, number) if number else None
 
 
@@ -123,20 +146,14 @@ def copy(source: Store, target: Store, coordination: Coordination, group: str) -
     return info
 
 
-def _last_done(coordination: Coordination, group: str, known: int) -> int:
-    return _last(lambda number: coordination.fact(group, _result(number)) is not None, known)
+_TOLD = re.compile(r"persist-([1-9][0-9]*)(-claim-[0-9]+|-result)?")
 
 
-def _last(holds: Callable[[int], bool], known: int) -> int:
-    """The greatest number up to `REQUESTS_MAX` that `holds`: all up to it do, none behind it, and `known` does, or is 0. Asked for
-    in steps that double and then halve, as there may be many requests, and whoever asks may have the role meanwhile."""
-    step = 1
-    while known + step <= REQUESTS_MAX and holds(known + step):
-        known, step = known + step, step * 2
-    while step := step // 2:
-        if known + step <= REQUESTS_MAX and holds(known + step):
-            known += step
-    return known
+def _told(names: Sequence[str]) -> Iterator[RequestFact]:
+    for name in names:
+        if found := _TOLD.fullmatch(name):
+            part = RequestPart.REQUEST if found[2] is None else RequestPart.RESULT if found[2] == "-result" else RequestPart.CLAIM
+            yield RequestFact(name, part, int(found[1]))
 
 
 def _name(number: int) -> str:

@@ -118,6 +118,13 @@ def places(coordination: Coordination, group: str) -> list[str]:
     return found
 
 
+def forget(coordination: Coordination, group: str) -> None:
+    """Forget the group's facts. A group of too many for one transaction loses the semantics and move 1 first, the project last: an
+    engine that finds a project without semantics is refused (`joining.agree_on_semantics`), so where this is cut short, none takes
+    what is left for a whole group, until it is done again."""
+    coordination.forget(group, first=(SEMANTICS, f"{_MOVE}1"), last=(PROJECT,))
+
+
 def _first(coordination: Coordination, group: str, fact: bytes) -> Version:
     hash_, _, document = fact.decode("utf-8", "replace").partition("\n")
     stands = coordination.fact(group, SEMANTICS) or b""

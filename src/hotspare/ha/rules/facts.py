@@ -394,6 +394,8 @@ class Persisting:
     request: PersistRequest | None = None
     claims: tuple[str, ...] = ()
     persist_read_ms: int = LONG_AGO_MS
+    looks: int = 0
+    """How often it was looked what came of it."""
     since_ms: int = 0
     """When this engine learned of the request, or of the last claim."""
     is_begun: bool = False

@@ -64,7 +64,8 @@ def is_there(view: View, engine: str) -> bool:
 def after_reading(known: Persisting, request: PersistRequest | None, claims: tuple[str, ...], now_ms: int) -> Persisting:
     """The request that is next, and who undertakes it."""
     is_news = (request, claims) != (known.request, known.claims)
-    return replace(known, request=request, claims=claims, persist_read_ms=now_ms, since_ms=now_ms if is_news else known.since_ms)
+    since_ms = now_ms if is_news else known.since_ms
+    return replace(known, request=request, claims=claims, persist_read_ms=now_ms, looks=known.looks + 1, since_ms=since_ms)
 
 
 def after_end(known: Persisting, now_ms: int, last: int = 0) -> Persisting:
