@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from hotspare.testing.hosts import why_not
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.redis_server import RedisServer, why_no_redis
 from hotspare.testing.s3_server import S3Server
+from hotspare.testing.server_process import free_ports
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 
 settings.register_profile(
@@ -78,19 +78,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture
 def free_port() -> Callable[[], int]:
-    """Each call gives a loopback port that nobody uses now and that no other call gave."""
-    given: set[int] = set()
-
-    def next_port() -> int:
-        while True:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port = int(probe.getsockname()[1])
-            if port not in given:
-                given.add(port)
-                return port
-
-    return next_port
+    """Each call gives a loopback port that nobody uses now, that no other call gave, and that no outgoing connection is given."""
+    return lambda: free_ports(1)[0]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from hotspare.bus.kafka.progress import progress_partition
 from hotspare.bus.naming import own_partition, records_topic
 from hotspare.testing.cluster import wait_until
 
-TIMEOUT_S = 30
+TIMEOUT_S = 90
 
 
 class KafkaDoor(KafkaBus):

@@ -137,7 +137,7 @@ def served(kind: str, folder: Path) -> Iterator[Place]:
 def short_waits() -> Iterator[None]:
     """For a server that is not there."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("hotspare.stores.changelog.topics._TIMEOUT_S", 2.0)
+        patched.setattr("hotspare.stores.changelog.topics._TIMEOUT_S", 5.0)
         yield
 
 

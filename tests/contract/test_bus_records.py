@@ -128,7 +128,7 @@ def test_records_of_a_topic_that_was_made_anew_are_not_its_own(open_bus_door: Op
     assert bus.append_guarded(IN, piece(1), guard(0), b"one") is not None
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.delete_topics([IN.topic])[IN.topic].result(30)
-    wait_until(lambda: IN.topic not in admin.list_topics(timeout=30).topics, "the topic is deleted", 30)
+    wait_until(lambda: IN.topic not in admin.list_topics(timeout=30).topics, "the topic is deleted")
     bus = open_bus_door()
     bus.create_topic(IN.topic)
     assert bus.record(IN, b"file@") is None

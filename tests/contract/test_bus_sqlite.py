@@ -52,7 +52,7 @@ def test_kill_at_any_instant_leaves_a_consistent_bus(tmp_path: Path) -> None:
         with child(_PUBLISH_FOR_EVER, file, epoch) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-            bus = SqliteBus(file)
+            bus = SqliteBus(file, busy_timeout_ms=20_000)
             # Wait for some commits of this process, a different number each time, then strike wherever it stands.
             aim = bus.end_offset(Partition("out")) + 2 * choice.randint(1, 8)
             while bus.end_offset(Partition("out")) < aim:
@@ -103,7 +103,7 @@ def test_two_processes_append_at_once(tmp_path: Path) -> None:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        assert (one.wait(60), two.wait(60)) == (0, 0)
+        assert (one.wait(180), two.wait(180)) == (0, 0)
     bus = SqliteBus(file)
     for number in range(2):
         found = read_all(bus, Partition("in", number))

@@ -23,6 +23,8 @@ from hotspare.testing.cluster import wait_until
 from tests.contract.material import child, member
 from tests.contract.zookeeper_doors import LONG_MS, PATIENT, WAIT_S, Doors
 
+HASTY = "call_timeout_ms=50&session_timeout_ms=30000"
+
 
 @dataclass
 class Clock:
@@ -240,10 +242,7 @@ def test_a_session_that_ended_in_an_outage_does_not_end_the_lease(own_doors: Doo
 
 
 def test_a_server_that_hangs_is_waited_for_once(own_doors: Doors) -> None:
-    one = own_doors.open("call_timeout_ms=50&session_timeout_ms=30000")
-    one.campaign("g", 0, member("a"), LONG_MS)
-    answers_again(one)
-    wait_until(lambda: joined(one), "the member is in", WAIT_S)
+    one = hasty_holder(own_doors)
     own_doors.server.freeze()
     with pytest.raises(CoordinationSuspended, match="no answer within 50 ms"):
         one.renew("g", 1, "a", LONG_MS)
@@ -257,9 +256,7 @@ def test_a_server_that_hangs_is_waited_for_once(own_doors: Doors) -> None:
 
 def test_a_thread_that_has_time_waits_longer_beside_others_that_have_none(own_doors: Doors) -> None:
     """As a shard that joins does in a process whose other shards are at work already."""
-    one = own_doors.open("call_timeout_ms=50&session_timeout_ms=30000")
-    one.campaign("g", 0, member("a"), LONG_MS)
-    wait_until(lambda: joined(one), "the member is in", WAIT_S)
+    one = hasty_holder(own_doors)
     own_doors.server.freeze()
     with pytest.raises(CoordinationSuspended, match="no answer within 50 ms"):
         one.renew("g", 1, "a", LONG_MS)
@@ -298,11 +295,11 @@ def test_members_that_are_known_are_asked_for_in_one_round_trip(doors: Doors, mo
 def test_the_time_in_which_a_server_hangs_is_not_counted(own_doors: Doors) -> None:
     """A holder that could not renew is not overtaken for it."""
     clock = Clock(0)
-    holder, onlooker = own_doors.open(), own_doors.open("call_timeout_ms=50&session_timeout_ms=30000", clock)
+    holder, onlooker = own_doors.open(), own_doors.open(HASTY, clock)
     holder.campaign("g", 0, member("a"), LONG_MS)
-    wait_until(lambda: joined(onlooker), "the member is in", WAIT_S)
-    answers_again(onlooker)
-    before_ms = onlooker.leader("g").lease_left_ms
+    with onlooker.patiently():
+        onlooker.join("g", member("a"))
+        before_ms = onlooker.leader("g").lease_left_ms
     own_doors.server.freeze()
     began_ms = monotonic_ms()
     with pytest.raises(CoordinationSuspended, match="no answer within 50 ms"):
@@ -311,15 +308,18 @@ def test_the_time_in_which_a_server_hangs_is_not_counted(own_doors: Doors) -> No
     own_doors.server.thaw()
     answers_again(onlooker)
     clock.now_ms += monotonic_ms() - began_ms
-    assert before_ms - onlooker.leader("g").lease_left_ms <= monotonic_ms() - began_ms - 500
+    with onlooker.patiently():
+        left_ms = onlooker.leader("g").lease_left_ms
+    assert before_ms - left_ms <= monotonic_ms() - began_ms - 500
 
 
-def joined(coordination: ZooKeeperCoordination) -> bool:
-    try:
-        coordination.join("g", member("a"))
-    except CoordinationSuspended:
-        return False
-    return True
+def hasty_holder(doors: Doors) -> ZooKeeperCoordination:
+    """A client of a member that has the role, which waits for no answer for long, but for those that it needs here."""
+    one = doors.open(HASTY)
+    with one.patiently():
+        assert one.campaign("g", 0, member("a"), LONG_MS) == 1
+        one.join("g", member("a"))
+    return one
 
 
 def renewed(coordination: ZooKeeperCoordination) -> bool:
@@ -331,9 +331,7 @@ def renewed(coordination: ZooKeeperCoordination) -> bool:
 
 def test_a_write_without_an_answer_takes_place_at_most_once(own_doors: Doors) -> None:
     """The contract's unknown result: it may have happened, and nobody else can have won the same epoch."""
-    one, other = own_doors.open("call_timeout_ms=50&session_timeout_ms=30000"), own_doors.open()
-    assert one.campaign("g", 0, member("a"), LONG_MS) == 1
-    wait_until(lambda: joined(one), "the member is in", WAIT_S)
+    one, other = hasty_holder(own_doors), own_doors.open()
     own_doors.server.freeze()
     with pytest.raises(CoordinationSuspended):
         one.campaign("g", 1, member("a"), LONG_MS)

@@ -78,7 +78,7 @@ def test_what_is_read_later_stays_until_nobody_reads_it(store: RedisStore, serve
     assert seconds_left(server) == [-1, -1, -1]
     assert dict(stored.pages) == {"a": b"first", "b": b"second"}
     del stored
-    wait_until(lambda: -1 not in seconds_left(server), "it is let go", 10)
+    wait_until(lambda: -1 not in seconds_left(server), "it is let go")
     store.put("r", "two", "e", 2, b"head", [("a", b"first")])
     monkeypatch.setattr("hotspare.stores.later.RENEW_S", 1_000)
     held = store.get("r", "two")

@@ -10,7 +10,7 @@ from hotspare.coordination.zookeeper.url import parse_zookeeper_url
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 
 LONG_MS = 3_600_000
-WAIT_S = 60.0
+WAIT_S = 120.0
 PATIENT = "call_timeout_ms=20000&session_timeout_ms=30000"
 
 

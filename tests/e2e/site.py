@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hotspare.bus.contract import OUTPUTS_HEADER, Bus, Partition
-from hotspare.bus.naming import group_name, outbound_topic
+from hotspare.bus.naming import group_name, inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
+from hotspare.file_locks import lock_holder
+from hotspare.processes import is_process_stopped
+from hotspare.stores.contract import SnapshotStatus
+from hotspare.stores.open import open_store
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
 from tests.unit.cli.running import hotspare, hotspare_here
 
@@ -32,6 +36,15 @@ queries:
 """
 SOURCE = "shop/sales/orders"
 RESULT = "shop/sales/kept"
+PATIENT = ("--lease-ms", "10000")
+"""Of a group whose epoch is compared: on a busy machine an engine may stand still for longer than the second of the default, and
+another one takes the role as it should. The end of a process of this machine is seen at once, whatever the lease."""
+
+
+def whole_lines(file: Path) -> list[str]:
+    """Of a file that somebody writes: what stands behind the last end of a line is the beginning of one."""
+    text = file.read_text() if file.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
 
 
 def _rows_on(bus: Bus, place: Partition) -> int:
@@ -108,14 +121,42 @@ class Site:
 
     def start(self, name: str = "one") -> SpawnedEngine:
         engine = self.cluster.start_engine(name)
-        self.cluster.wait_ready(60)
+        self.cluster.wait_ready()
         return engine
 
     def wait_for_outputs(self, count: int) -> list[str]:
         """Asked for by a command once they are there: to ask again and again takes a second of the processor each time."""
         with closing(open_bus(self.bus_url)) as bus:
-            wait_until(lambda: _rows_on(bus, self.result) >= count, f"{count} outputs", 60)
+            wait_until(lambda: _rows_on(bus, self.result) >= count, f"{count} outputs")
         return self.outputs()
+
+    def wait_for_snapshot(self) -> int:
+        """Until a confirmed one stands behind all input that there is now; the offset where that ends. One before may be empty."""
+        store_url = (self.store_url or self.snapshots.as_uri()).partition("?")[0]  # without a cache, which is the engine's
+        with closing(open_bus(self.bus_url)) as bus, closing(open_store(store_url)) as store:
+            end = bus.end_offset(Partition(inbound_topic(self.prefix, *SOURCE.split("/"))))
+
+            def stands_behind() -> bool:
+                listed = store.list(self.cluster.group)
+                return any(each.status is SnapshotStatus.CONFIRMED and each.order >= end for each in listed)
+
+            wait_until(stands_behind, "a snapshot with all of it", poll_s=0.1)
+        return end
+
+    def freeze(self, engine: SpawnedEngine) -> None:
+        """While it holds no lock: who is frozen with the lock of a bus or a file in its hands is ended by its successor, and this
+        one is to wake."""
+
+        def stands_still() -> bool:
+            engine.freeze()
+            wait_until(lambda: is_process_stopped(engine.process.pid), f"{engine.name} stands still")
+            holders = [lock_holder(path) for path in self.folder.iterdir() if path.is_file()]
+            if not any(holder is not None and holder.process_id == engine.process.pid for holder in holders):
+                return True
+            engine.thaw()
+            return False
+
+        wait_until(stands_still, f"{engine.name} stands still without a lock")
 
     def stop(self) -> None:
         self.cluster.stop()

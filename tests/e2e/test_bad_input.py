@@ -8,7 +8,6 @@ import pytest
 from hotspare.bus.contract import Partition
 from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
-from hotspare.testing.cluster import wait_until
 from tests.e2e.site import PREFIX, PROJECT, Site
 
 pytestmark = pytest.mark.e2e
@@ -76,7 +75,7 @@ def test_a_truncated_snapshot_is_reported_and_the_state_rebuilt_nothing_lost(sit
     engine = site.start()
     site.publish("".join(f"i,n,{i},1,1\n" for i in range(50)))
     before = site.wait_for_outputs(50)
-    wait_until(lambda: any(site.snapshots.rglob("*.confirmed")), "a confirmed snapshot", 60)
+    site.wait_for_snapshot()
     engine.kill()
     for page in (p for p in site.snapshots.rglob("*") if p.parent.name == "pages"):
         page.write_bytes(page.read_bytes()[:-1])

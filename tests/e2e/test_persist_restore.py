@@ -10,11 +10,11 @@ import pytest
 
 from hotspare.ha.rules.roles import Role
 from hotspare.testing.cluster import wait_until
-from tests.e2e.site import PREFIX, Site
+from tests.e2e.site import PATIENT, PREFIX, Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-OPTIONS = ("--runner", "local", "--snapshots", "off")
+OPTIONS = ("--runner", "local", "--snapshots", "off", *PATIENT)
 
 
 def rows(begin: int, end: int) -> str:
@@ -46,7 +46,7 @@ def test_persist_from_a_spare_and_restore_on_the_engine_that_failed(tmp_path: Pa
         # persist, from the standby, to storage that both reach; nothing is stopped and nobody looks for the standby. The active
         # knows of it a moment after it has come
         before, persist = site.cluster.leader(), ("persist", group, "--to", str(shared), *bus)
-        wait_until(lambda: "written by intesp04" in said(site, *persist), "the standby persists", 60)
+        wait_until(lambda: "written by intesp04" in said(site, *persist), "the standby persists")
         assert (site.cluster.leader().holder, site.cluster.leader().epoch) == (before.holder, before.epoch) == ("intesp03", 1)
         done = status(site)["persisted"]
         assert (done["engine"], done["failure"], done["bytes"] > 0) == ("intesp04", None, True)
@@ -54,21 +54,21 @@ def test_persist_from_a_spare_and_restore_on_the_engine_that_failed(tmp_path: Pa
         assert done["name"][:40] in listed
         # the active fails, the standby takes over, and input goes on
         site.cluster.engines["intesp03"].kill()
-        wait_until(lambda: site.cluster.leader().holder == "intesp04", "the standby is active", 30)
+        wait_until(lambda: site.cluster.leader().holder == "intesp04", "the standby is active")
         site.publish(rows(30, 60), "second.csv")
         site.wait_for_outputs(60)
         # restore, in the steps of the article: load without start, restore, start; connectors follow the active role by themselves
         loaded = site.cluster.start_engine("intesp03", "--start", "asked")
-        wait_until(lambda: _waits(site, group), "it is loaded", 60)
+        wait_until(lambda: _waits(site, group), "it is loaded")
         checked = said(site, "restore", str(site.project), str(shared), "--check", "--prefix", PREFIX, *bus)
         assert "messages to catch up with" in checked
         assert status(site)["snapshots"] == []
         restored = said(site, "restore", str(site.project), str(shared), "--prefix", PREFIX, *bus)
         assert f"{group}: restored; " in restored
         said(site, "start", group, "intesp03", *bus)
-        site.cluster.wait_ready(60)
+        site.cluster.wait_ready()
         assert f"starts from {done['name']}" in loaded.log.read_text()
-        wait_until(lambda: "caught up: " in loaded.log.read_text(), "it says that it has caught up", 30)
+        wait_until(lambda: "caught up: " in loaded.log.read_text(), "it says that it has caught up")
         # it is in sync: it takes the role over, and what comes out is what always would have
         said(site, "switchover", group, "--to", "intesp03", *bus)
         site.publish(rows(60, 90), "third.csv")
@@ -77,7 +77,7 @@ def test_persist_from_a_spare_and_restore_on_the_engine_that_failed(tmp_path: Pa
         # stop by a command, from whichever host; with no engine left, what there is is copied
         for name in ("intesp04", "intesp03"):
             said(site, "stop", group, name, *bus)
-            assert site.cluster.engines[name].wait_stopped(30) == 0
+            assert site.cluster.engines[name].wait_stopped() == 0
         copied = said(site, "persist", group, "--to", str(tmp_path / "copy"), *bus)
         assert "no engine runs" in copied
     finally:
@@ -100,7 +100,7 @@ def test_a_project_that_names_a_persisted_state_starts_from_it(tmp_path: Path) -
         second = site.start("two")
         name = status(site)["persisted"]["name"]
         assert f"starts from {name}" in second.log.read_text()
-        wait_until(lambda: {e["role"] for e in status(site)["engines"]} == {Role.ACTIVE.value, Role.STANDBY.value}, "both", 30)
+        wait_until(lambda: {e["role"] for e in status(site)["engines"]} == {Role.ACTIVE.value, Role.STANDBY.value}, "both")
         said(site, "switchover", group, "--to", "two", "--bus", site.bus_url)
         site.publish(rows(40, 60), "more.csv")
         assert len(site.wait_for_outputs(60)) == 60

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.testing.cluster import command, wait_until
-from tests.e2e.site import PREFIX, Site
+from hotspare.testing.cluster import PATIENCE_S, command, wait_until
+from tests.e2e.site import PREFIX, Site, whole_lines
 
 pytestmark = pytest.mark.e2e
 
@@ -30,7 +30,7 @@ def test_events_are_shown_while_engines_come_and_go(site: Site, tmp_path: Path) 
     arguments = ("trace", f"{PREFIX}.shop", "sales/orders", "sales/kept", "--bus", site.bus_url)
 
     def rows(window: str) -> list[str]:
-        return [line.partition(": ")[2] for line in shown.read_text().splitlines() if line.startswith(f"{window}: ")]
+        return [line.partition(": ")[2] for line in whole_lines(shown) if line.startswith(f"{window}: ")]
 
     with (
         shown.open("wb") as out,
@@ -38,17 +38,17 @@ def test_events_are_shown_while_engines_come_and_go(site: Site, tmp_path: Path) 
         subprocess.Popen(command(*arguments), stdout=out, stderr=err) as watching,
     ):
         try:
-            wait_until(lambda: "watches sales/orders" in told.read_text(), "it began", 60)
+            wait_until(lambda: "watches sales/orders" in told.read_text(), "it began")
             site.publish("".join(f"i,n,{number},1.5,1\n" for number in range(5)))
-            wait_until(lambda: len(rows("sales/kept")) == 5, "the first events are shown", 60)
+            wait_until(lambda: len(rows("sales/kept")) == 5, "the first events are shown")
             site.start("two")
             first.kill()
             site.publish("".join(f"i,n,{number},1.5,1\n" for number in range(5, 110)), "more.csv")
             outputs = site.wait_for_outputs(122)
-            wait_until(lambda: len(rows("sales/kept")) >= 121, "all events are shown", 60)
+            wait_until(lambda: len(rows("sales/kept")) >= 121, "all events are shown")
         finally:
             watching.send_signal(signal.SIGINT)
-        assert watching.wait(60) == 0, told.read_text()
+        assert watching.wait(PATIENCE_S) == 0, told.read_text()
     assert rows("sales/orders") == [f"I,N,{number},1.5,1" for number in range(110)]
     exact = [row.replace("1.500000", "1.5").replace("N, ", "N,").replace("R, ", "R,") for row in outputs[1:]]
     assert rows("sales/kept") == exact

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,10 +24,14 @@ from hotspare.retry import Retry
 from hotspare.testing.parent_watch import ParentWatch
 from hotspare.testing.server_process import LOOPBACK, Machine
 
+PATIENCE_S = 180.0
+"""As long as one waits for what comes: that costs nothing when it does, and two cores may have twenty processes to carry."""
 _POLL_S = 0.01
 _LOOK_S = 0.05
 """Between looks at engines that start, which need the processor themselves."""
-_STOP_TIMEOUT_S = 20.0
+_STOP_TIMEOUT_S = 60.0
+_LEFT_S = 20.0
+"""For so long what ends by itself may still be there: a JVM follows its engine within seconds."""
 _STALE_MS = 60_000
 
 
@@ -36,10 +40,15 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "hotspare", *arguments]
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float, poll_s: float = _POLL_S) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S, poll_s: float = _POLL_S) -> None:
     """Poll `condition` until it holds; ClusterError naming `what` otherwise."""
     if not any(condition() for _ in Retry(lasting_s=timeout_s, pause_s=poll_s).tries()):
         raise ClusterError(f"waited {timeout_s:.0f} s in vain: {what}")
+
+
+def orders_of(members: Iterable[Member]) -> dict[str, int]:
+    """How far each engine's input positions are, as they say."""
+    return {each.engine: each.order for each in news_of(tuple(members), "", _STALE_MS)}
 
 
 @dataclass
@@ -67,10 +76,12 @@ class SpawnedEngine:
         self.process.send_signal(signal.SIGCONT)
 
     def jvm_ids(self) -> list[int]:
+        found: list[int] = []
         with contextlib.suppress(psutil.Error):
-            children = psutil.Process(self.process.pid).children(recursive=True)
-            return [c.pid for c in children if c.name() == "java"]
-        return []
+            for child in psutil.Process(self.process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.Error):  # a worker that ends in this moment hides no JVM
+                    found += [child.pid] if child.name() == "java" else []
+        return found
 
     def kill_jvm(self) -> None:
         """End the engine's JVM by SIGKILL and leave the Python process to notice."""
@@ -189,6 +200,17 @@ class Cluster:
             return None
         return engine if member.process_id == engine.process.pid else None
 
+    def wait_active(self, timeout_s: float = 180) -> SpawnedEngine:
+        """The active engine, once there is one: who asks twice may get two answers."""
+        found: list[SpawnedEngine] = []
+
+        def is_there() -> bool:
+            found.extend(filter(None, (self.active(),)))
+            return bool(found)
+
+        wait_until(is_there, "an active engine", timeout_s)
+        return found[0]
+
     def is_ready(self, name: str) -> bool:
         """Whether that engine's running process has a complete state: it is a standby or the active."""
         member, engine = self.members().get(name), self.engines[name]
@@ -208,21 +230,30 @@ class Cluster:
     def wait_caught_up(self, timeout_s: float = 180) -> None:
         """Wait until every engine has read as far as the active had when this was called: a spare that has just started is ready
         before it has begun to read."""
-        far = self._orders().get(self.leader().holder, 0)
+        self.wait_read(self._orders().get(self.leader().holder, 0), timeout_s)
+
+    def wait_read(self, order: int, timeout_s: float = 180) -> None:
+        """Wait until every engine says that its input positions are so far: the offset, where there is one partition."""
 
         def along() -> bool:
             orders = self._orders()
-            return all(orders.get(name, -1) >= far for name in self.engines)
+            return all(orders.get(name, -1) >= order for name in self.engines)
 
         wait_until(along, "all engines reading along", timeout_s)
 
     def _orders(self) -> dict[str, int]:
-        """How far each engine's input positions are, as they say."""
-        news = news_of(tuple(self.members().values()), "", _STALE_MS)
-        return {each.engine: each.order for each in news}
+        return orders_of(self.members().values())
 
-    def leftovers(self) -> list[str]:
-        """Processes that still run of those that were started here, and of what they started."""
+    def leftovers(self, within_s: float = _LEFT_S) -> list[str]:
+        """Processes that still run of those that were started here, and of what they started, and do not end meanwhile."""
+        found: list[str] = []
+        for _ in Retry(lasting_s=within_s, pause_s=_LOOK_S).tries():
+            found = self._left()
+            if not found:
+                break
+        return found
+
+    def _left(self) -> list[str]:
         found = []
         for process in psutil.process_iter(["pid", "status", "cmdline"]):
             with contextlib.suppress(ProcessLookupError):

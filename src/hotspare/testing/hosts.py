@@ -34,7 +34,7 @@ _PERSISTED = Path("/run/netns")
 _RELAY_PORT = 7_777
 RELAY_MARK = 0x4853
 """Marks what a relay itself sends, so that it is not sent through the relay again."""
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 60.0
 
 
 class Way(Enum):

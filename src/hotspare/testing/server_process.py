@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +21,7 @@ from hotspare.errors import ClusterError
 STOP_TIMEOUT_S = 20.0
 _POLL_S = 0.02
 _LOG_TAIL_LENGTH = 2_000
+_PORTS_FILE = Path(tempfile.gettempdir()) / f"hotspare-ports-{os.getuid()}.lock"
 _PORTS = range(20_000, 32_000)
 """Below those that Linux gives to outgoing connections, so that a server finds its port free when it comes back."""
 
@@ -142,13 +146,36 @@ class ServerProcess:
         self._process = None
 
 
+_taken: set[int] = set()
+"""The ports that `free_ports` gave in this process."""
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody listens on now. Another process may be faster: be ready to try again."""
+    """Ports of the loopback interface that nobody listens on now. To the end of this process no other one is given them here, also
+    while the server that listens there is killed and started again. A stranger may be faster: be ready to try again."""
     found: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            found.append(port)
+            if _take(port):
+                found.append(port)
         if len(found) == count:
             return found
     raise ClusterError("no free port on the loopback interface")
+
+
+def _take(port: int) -> bool:
+    """Whether it is this process's from now on: the byte of its number is locked in one file for all, to the end of the process."""
+    if port in _taken:
+        return False
+    try:
+        fcntl.lockf(_open_ports(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _taken.add(port)
+    return True
+
+
+@cache
+def _open_ports() -> int:
+    return os.open(_PORTS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

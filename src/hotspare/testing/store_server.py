@@ -16,7 +16,7 @@ from hotspare.errors import ClusterError, StoreError
 from hotspare.stores.open import open_store
 from hotspare.testing.server_process import ServerProcess
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 _POLL_S = 0.05
 
 

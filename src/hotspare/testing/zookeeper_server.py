@@ -20,7 +20,7 @@ from hotspare.errors import ClusterError
 from hotspare.runners.spark.jre import find_java
 from hotspare.testing.server_process import LOOPBACK, Machine, ServerProcess, free_ports
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 _START_ATTEMPTS = 3
 _POLL_S = 0.02
 _ANSWER_TIMEOUT_S = 2.0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,23 +60,33 @@ def test_what_is_published_is_read_back(servers: KafkaServers) -> None:
     bus.close()
 
 
+def refusal(url: str, text: str) -> BusError:
+    """What the bus says at last: on a busy machine a broker may take longer to refuse somebody than he waits."""
+    said: list[BusError] = []
+
+    def is_told() -> bool:
+        with contextlib.closing(open_kafka_bus(f"{url}&timeout_ms=2000")) as bus, pytest.raises(BusError) as refused:
+            bus.topics()
+        said.append(refused.value)
+        return re.search(text, str(refused.value)) is not None
+
+    wait_until(is_told, text, TIMEOUT_S)
+    return said[-1]
+
+
 def test_a_wrong_password_is_an_error_that_does_not_tell_it(servers: KafkaServers, secured: Secured) -> None:
     url = servers.url.replace(f"sasl.password={secured.password}", "sasl.password=guessed")
     assert url != servers.url
-    with pytest.raises(BusError, match=r"_AUTHENTICATION: .*Invalid username or password") as refused:
-        open_kafka_bus(f"{url}&timeout_ms=2000").topics()
-    assert not refused.value.retryable
-    assert "guessed" not in str(refused.value)
-    assert secured.password not in str(refused.value)
+    refused = refusal(url, r"_AUTHENTICATION: .*Invalid username or password")
+    assert not refused.retryable
+    assert "guessed" not in str(refused)
+    assert secured.password not in str(refused)
 
 
 def test_a_certificate_that_is_not_trusted_is_named_as_the_reason(servers: KafkaServers, tmp_path: Path) -> None:
     """Of another broker."""
     stranger = Secured.create(tmp_path)
-    url = f"kafka://{servers.bootstrap}?{stranger.query()}&timeout_ms=2000"
-    with pytest.raises(BusError, match=r"_SSL: .*certificate") as refused:
-        open_kafka_bus(url).topics()
-    assert not refused.value.retryable
+    assert not refusal(f"kafka://{servers.bootstrap}?{stranger.query()}", r"_SSL: .*certificate").retryable
 
 
 @pytest.mark.spark

@@ -45,7 +45,8 @@ class Engine:
         while not self.stop.is_set():
             self.step()
 
-    def step(self) -> None:
+    def step(self) -> bool:
+        """Whether something was committed, as far as one knows."""
         try:
             if not self._is_fenced:
                 self._producer.fence(1)
@@ -59,6 +60,9 @@ class Engine:
             self._is_fenced = False
         except BusUnavailable:
             pass
+        else:
+            return True
+        return False
 
 
 def committed(bus: KafkaBus) -> int:
@@ -82,7 +86,7 @@ def commits(bus: KafkaBus) -> Callable[[int], None]:
             newest = max(newest, committed(bus))
             return newest >= goal
 
-        wait_until(reached, f"{goal} commits", 90)
+        wait_until(reached, f"{goal} commits")
 
     return wait
 
@@ -91,7 +95,7 @@ def commits(bus: KafkaBus) -> Callable[[int], None]:
 def test_nothing_is_lost_or_doubled_while_brokers_come_and_go(three: KafkaServers) -> None:
     """SPEC B8, E6."""
     bus = open_kafka_bus(f"{three.url}?timeout_ms=20000")
-    publishing = open_kafka_bus(f"{three.url}?timeout_ms=2000")
+    publishing = open_kafka_bus(f"{three.url}?timeout_ms=5000")
     for each in (bus, publishing):  # as every engine does: a topic may be known to one broker a little before another
         each.create_topic(OUT.topic)
     bus.producer("g", [OUT.topic]).close()  # the first transaction of a cluster takes its time
@@ -111,9 +115,9 @@ def test_nothing_is_lost_or_doubled_while_brokers_come_and_go(three: KafkaServer
     finally:
         engine.stop.set()
         thread.join()
-    engine.step()
+    wait_until(engine.step, "a commit whose result is known")
     last = engine.committed
-    wait_until(lambda: committed(bus) >= last, "the last commit can be read", 60)
+    wait_until(lambda: committed(bus) >= last, "the last commit can be read")
     written = values(bus, OUT.topic)
     assert written == [str(number + 1) for number in range(len(written))]
     assert len(written) == committed(bus)
@@ -124,19 +128,19 @@ def test_nothing_is_lost_or_doubled_while_brokers_come_and_go(three: KafkaServer
 @pytest.mark.timeout(400)
 def test_with_one_broker_of_three_nothing_is_acknowledged(three: KafkaServers) -> None:
     """min.insync.replicas: what only one broker has is not committed, and comes out when another one is back."""
-    bus = open_kafka_bus(f"{three.url}?timeout_ms=3000")
+    bus, hasty = open_kafka_bus(f"{three.url}?timeout_ms=60000"), open_kafka_bus(f"{three.url}?timeout_ms=3000")
     bus.create_topic("in")
     bus.append(Partition("in"), outgoing("a"))
     three.kill(1)
     three.kill(2)
     with pytest.raises((BusUnavailable, UnknownResult)):
-        bus.append(Partition("in"), outgoing("b"))
+        hasty.append(Partition("in"), outgoing("b"))
     three.broker(1).launch()
     three.restart(2)
-    before = values(bus, "in")
-    assert before in (["a"], ["a", "b"])
+    # what stands on the one that was left counts once another one has it, which is a moment after that one is back
     bus.append(Partition("in"), outgoing("c"))
-    assert values(bus, "in") == [*before, "c"]
+    assert values(bus, "in") in (["a", "c"], ["a", "b", "c"])
+    hasty.close()
     bus.close()
 
 
@@ -145,7 +149,7 @@ def test_topics_are_looked_up_although_the_controller_that_a_client_knows_has_di
     topics = KafkaTopics(parse_kafka_url(three.url))
     topics.create("looked-up", 1)
     identity = topics.topic_id("looked-up")
-    dead = topics._admin.list_topics(timeout=5).controller_id
+    dead = topics._admin.list_topics(timeout=60).controller_id
     three.kill(dead)
     killed_s = time.monotonic()
 
@@ -158,7 +162,7 @@ def test_topics_are_looked_up_although_the_controller_that_a_client_knows_has_di
         return dead not in seen.brokers or (seen.controller_id == dead and time.monotonic() - killed_s > SESSION_S - 0.5)
 
     try:
-        wait_until(is_believed_once_more, "that the client knows no other controller", 30)
+        wait_until(is_believed_once_more, "that the client knows no other controller")
         assert topics.topic_id("looked-up") == identity
         assert topics.configs(["looked-up"])["looked-up"]["message.timestamp.type"] == "LogAppendTime"
     finally:
@@ -177,7 +181,7 @@ def test_what_is_open_on_a_partition_is_looked_up_although_the_leader_that_a_cli
     three.kill(dead)
     try:
         for looker in lookers:
-            wait_until(lambda looker=looker: _is_told(looker, place), "an answer of the new leader", 15)  # type: ignore[misc]
+            wait_until(lambda looker=looker: _is_told(looker, place), "an answer of the new leader")  # type: ignore[misc]
     finally:
         three.restart(dead)
         for looker in lookers:
@@ -190,11 +194,11 @@ def _told_leader(topics: KafkaTopics, place: Partition) -> int:
     told: list[int] = []
 
     def is_told() -> bool:
-        partitions = topics._admin.list_topics(place.topic, timeout=5).topics[place.topic].partitions
+        partitions = topics._admin.list_topics(place.topic, timeout=60).topics[place.topic].partitions
         told.extend(p.leader for number, p in partitions.items() if number == place.number and p.leader >= 0)
         return bool(told)
 
-    wait_until(is_told, "a broker that knows the leader", 15)
+    wait_until(is_told, "a broker that knows the leader")
     return told[0]
 
 

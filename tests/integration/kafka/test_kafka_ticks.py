@@ -28,7 +28,7 @@ def test_a_tick_does_not_wait_for_a_broker_that_is_frozen(lone: KafkaServers) ->
     bus = open_kafka_bus(f"{lone.url}?timeout_ms={PATIENCE_MS}")
     bus.create_topic("in")
     assert bus.append(IN, [Outgoing(b"a")]) == 0
-    wait_until(lambda: _ticked(bus.append) is not None, "a first tick is answered in time", 30)
+    wait_until(lambda: _ticked(bus.append) is not None, "a first tick is answered in time")
     lone.freeze(1)
     begin_s = time.monotonic()
     for _ in range(5):
@@ -36,10 +36,10 @@ def test_a_tick_does_not_wait_for_a_broker_that_is_frozen(lone: KafkaServers) ->
             bus.append(IN, TICKS)
     assert time.monotonic() - begin_s < PATIENCE_MS / 1000 / 2
     lone.thaw(1)
-    wait_until(lambda: _ticked(bus.append) is not None, "ticks are answered again", 60)
-    end = bus.end_offset(IN)
+    wait_until(lambda: _ticked(bus.append) is not None, "ticks are answered again")
     found = bus.read(IN, 0, messages_max=1000, bytes_max=1 << 20)
-    assert [message.is_tick for message in found[1:]] == [True] * (end - 1)
+    assert [message.is_tick for message in found] == [False, *[True] * (len(found) - 1)]
+    assert len(found) > 2
     bus.close()
 
 

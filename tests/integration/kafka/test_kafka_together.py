@@ -171,5 +171,5 @@ def test_a_lost_position_is_told(bus: KafkaBus, writing: KafkaBus, topic: Callab
     writing.append(topic(7), [Outgoing(b"a"), Outgoing(b"b"), Outgoing(b"c")])
     writing.trim(topic(7), 2)
     with pytest.raises(PositionLost):
-        bus.read(topic(7), 0, messages_max=10, bytes_max=1 << 20, wait_ms=500)
+        wait_until(lambda: bool(bus.read(topic(7), 0, messages_max=10, bytes_max=1 << 20, wait_ms=500)), "an answer", TIMEOUT_S)
     assert followed(bus, topic(7), 2, 1) == [b"c"]

@@ -35,7 +35,7 @@ def create_elsewhere(kafka: KafkaServers, topic: str, **config: str) -> None:
     settings = {name.replace("_", "."): value for name, value in config.items()}
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(30)
-    wait_until(lambda: topic in admin.list_topics(timeout=30).topics, f"the broker knows topic {topic}", 30)
+    wait_until(lambda: topic in admin.list_topics(timeout=30).topics, f"the broker knows topic {topic}")
 
 
 def test_a_topic_that_hotspare_made_has_no_deviation(bus: KafkaBus) -> None:

@@ -111,8 +111,9 @@ def test_every_message_is_brought_in_once_though_the_adapter_is_killed_between_e
             bring(kafka, act, len(others.written))
             is_over = True
         lives += 1
-    found = rows(bus)
     assert lives > 20
+    wait_until(lambda: len(rows(bus)) >= len(others.written), "what was committed can be read")
+    found = rows(bus)
     assert sorted(int(row.split(b",")[2]) for row in found) == others.written
     for partition in range(3):
         numbers = [int(row.split(b",")[2]) for row in found if row.endswith(b",%d" % partition)]

@@ -109,6 +109,8 @@ def test_every_output_is_sent_once_though_the_adapter_is_killed_between_every_tw
             left_open(others)
         lives += 1
     assert lives > 8
+    with contextlib.closing(writer_of(others)) as next_one:
+        next_one.open()  # behind all that was committed: it can be read then
     read = found(others)
     assert sorted(int(key) for part in read.values() for key, _ in part) == list(range(3 * lives))
     for number, part in read.items():

@@ -14,7 +14,7 @@ from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.e2e.site import Site
 
 pytestmark = pytest.mark.e2e
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_without_zookeeper_the_active_goes_on_and_with_it_a_spare_takes_over(sit
     assert site.cluster.leader().epoch == before.epoch, "nobody took the role from an engine that moves"
 
     frozen = site.cluster.engines[before.holder]
-    frozen.freeze()
+    site.freeze(frozen)
     flow.goes_on()
     wait_until(lambda: overtaken(site, before), "the spare has the role", WAIT_S)
     frozen.thaw()

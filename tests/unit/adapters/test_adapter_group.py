@@ -34,7 +34,7 @@ from tests.unit.adapters.outputs import I, N, block
 from tests.unit.lock_children import FLOCK, locking, stop
 
 TOPIC = "p.project.cq.window.O"
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 
 
 def member(name: str) -> Member:
@@ -44,7 +44,7 @@ def member(name: str) -> Member:
 class Instance:
     """One instance in a thread; its work lasts until the turn is over, or until it is told to end."""
 
-    def __init__(self, coordination: MemoryCoordination, name: str, lease_ms: int = 200) -> None:
+    def __init__(self, coordination: MemoryCoordination, name: str, lease_ms: int = 3_000) -> None:
         self.client = coordination.client(name)
         self.stop, self.end = threading.Event(), threading.Event()
         self.epochs: list[int] = []
@@ -132,7 +132,7 @@ def test_an_instance_whose_work_hangs_loses_its_turn(monkeypatch: pytest.MonkeyP
     """The lease is kept by work that goes on, not by the thread that renews it."""
     monkeypatch.setattr(adapter_group, "UNSEEN_S_MAX", 0.3, raising=False)
     coordination = MemoryCoordination()
-    with _Hanging(coordination, "a") as hung:
+    with _Hanging(coordination, "a", lease_ms=200) as hung:
         wait(lambda: hung.epochs == [1], "the first turn")
         with Instance(coordination, "b") as other:
             try:

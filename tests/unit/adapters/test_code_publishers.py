@@ -288,7 +288,7 @@ def test_code_of_a_project_goes_on_elsewhere(tmp_path: Path) -> None:
     for _ in range(2):
         engine = ConnectorSet(load_text(PROJECT, connectors=connector_mistakes).resolved, bus, "x", tmp_path)
         engine.follow(Role.ACTIVE)
-        wait_until(lambda engine=engine: engine.states()["q/made/own"] is ConnectorState.FINISHED, "all is made", 20)  # type: ignore[misc]
+        wait_until(lambda engine=engine: engine.states()["q/made/own"] is ConnectorState.FINISHED, "all is made")  # type: ignore[misc]
         engine.stop()
         assert rows(bus, Partition("x.p.q.made.I")) == [f"i,n,{i},," for i in range(1, 5)]
 

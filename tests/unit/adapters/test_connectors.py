@@ -7,6 +7,7 @@ import io
 import json
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,8 +83,8 @@ def test_connectors_run_while_active_and_go_on_elsewhere(tmp_path: Path, lines: 
         assert engine.states() == {}
         engine.follow(Role.ACTIVE)
         engine.follow(Role.ACTIVE)
-        wait_until(lambda e=engine: e.states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader", 10)  # type: ignore[misc]
-        wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the writer", 10)
+        wait_until(lambda e=engine: e.states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader")  # type: ignore[misc]
+        wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the writer")
         engine.follow(Role.STANDBY)
         engine.stop()
         assert engine.states()["cq/window/writer"] is ConnectorState.STOPPED
@@ -98,8 +99,8 @@ def test_a_connector_that_fails_says_so_and_leaves_the_others(tmp_path: Path, li
     publish(bus, OUTPUTS)
     engine = ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log())
     engine.start()
-    wait_until(lambda: engine.states()["cq/source/reader"] is ConnectorState.FAILED, "the failure", 10)
-    wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the writer's rows", 10)
+    wait_until(lambda: engine.states()["cq/source/reader"] is ConnectorState.FAILED, "the failure")
+    wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the writer's rows")
     engine.stop()
     failed = [line for line in logged(lines) if line["event"] == LogEvent.CONNECTOR_FAILED.label]
     assert "in.csv cannot be read" in failed[0]["message"]
@@ -111,13 +112,13 @@ def test_a_connector_waits_for_the_file_that_another_engine_still_writes(tmp_pat
     publish(bus, OUTPUTS)
     old, new = (ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log()) for _ in range(2))
     old.start()
-    wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the old one", 10)
+    wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the old one")
     new.start()
     publish(bus, OUTPUTS, first_sequence=6)
-    wait_until(lambda: written(tmp_path) == ROWS_TEXT * 2, "the old one's rows", 10)
+    wait_until(lambda: written(tmp_path) == ROWS_TEXT * 2, "the old one's rows")
     old.stop()
     publish(bus, OUTPUTS, first_sequence=11)
-    wait_until(lambda: written(tmp_path) == ROWS_TEXT * 3, "the new one's rows", 10)
+    wait_until(lambda: written(tmp_path) == ROWS_TEXT * 3, "the new one's rows")
     new.stop()
 
 
@@ -145,12 +146,12 @@ def test_a_connector_that_hangs_holds_up_no_change_of_role(tmp_path: Path, monke
 
     beat = threading.Thread(target=beats)
     beat.start()
-    beat.join(30)
+    beat.join(120)
     in_time = not beat.is_alive()
     _Hanging.let_go.set()
     beat.join()
     assert in_time
-    wait_until(lambda: engine.states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader", 10)
+    wait_until(lambda: engine.states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader")
     engine.stop()
     assert rows(bus) == [b"i,n,1,1"]
 
@@ -160,9 +161,9 @@ def test_connectors_that_were_ended_start_no_more_and_tell_when_they_are_idle(tm
     bus, ended = new_bus(), threading.Event()
     engine = ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log(), ended.set)
     engine.follow(Role.ACTIVE, 3)
-    assert ended.wait(10)
+    assert ended.wait(60)
     engine.end()
-    wait_until(lambda: engine.is_idle, "the end", 10)
+    wait_until(lambda: engine.is_idle, "the end")
     engine.follow(Role.ACTIVE, 3)
     assert engine.is_idle
     assert engine.states()["cq/window/writer"] is ConnectorState.STOPPED
@@ -175,17 +176,17 @@ def test_a_newer_epoch_writes_on_while_an_older_one_lives_and_keeps_the_file(tmp
     publish(bus, OUTPUTS)
     old, new = (ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log()) for _ in range(2))
     old.follow(Role.ACTIVE, 1)
-    wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the old one", 10)
+    wait_until(lambda: written(tmp_path) == ROWS_TEXT, "the old one")
     new.follow(Role.ACTIVE, 2)
-    wait_until(lambda: load_position(tmp_path / "out.csv").epoch == 2, "the new one has the file", 10)  # type: ignore[union-attr]
+    wait_until(lambda: load_position(tmp_path / "out.csv").epoch == 2, "the new one has the file")  # type: ignore[union-attr]
     publish(bus, OUTPUTS, first_sequence=6)
-    wait_until(lambda: written(tmp_path) == ROWS_TEXT * 2, "the new one's rows", 10)
-    wait_until(lambda: any(line["event"] == LogEvent.CONNECTOR_WAITS.label for line in logged(lines)), "the old one says why", 10)
+    wait_until(lambda: written(tmp_path) == ROWS_TEXT * 2, "the new one's rows")
+    wait_until(lambda: any(line["event"] == LogEvent.CONNECTOR_WAITS.label for line in logged(lines)), "the old one says why")
     new.stop()
     assert written(tmp_path) == ROWS_TEXT * 2
     old.follow(Role.ACTIVE, 3)  # its next promotion
     publish(bus, OUTPUTS, first_sequence=11)
-    wait_until(lambda: written(tmp_path) == ROWS_TEXT * 3, "the rows of the promoted one", 10)
+    wait_until(lambda: written(tmp_path) == ROWS_TEXT * 3, "the rows of the promoted one")
     old.stop()
 
 
@@ -253,11 +254,11 @@ def test_of_a_divided_project_one_shard_publishes_to_all_and_each_writes_a_file_
     engines = [ConnectorSet(resolved, bus, "p", tmp_path, Log(), shard=shard) for shard in shards_of(3)]
     for engine in reversed(engines):
         engine.start()
-    wait_until(lambda: engines[0].states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader", 10)
+    wait_until(lambda: engines[0].states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader")
     assert all("cq/source/reader" not in engine.states() for engine in engines[1:])
     for number in (0, 2):
         file = tmp_path / f"out-{number}.csv"
-        wait_until(lambda f=file: f.is_file() and f.read_bytes() == ROWS_TEXT, "the writers", 10)  # type: ignore[misc]
+        wait_until(lambda f=file: f.is_file() and f.read_bytes() == ROWS_TEXT, "the writers")  # type: ignore[misc]
     for engine in engines:
         engine.stop()
     for number in range(3):
@@ -266,13 +267,9 @@ def test_of_a_divided_project_one_shard_publishes_to_all_and_each_writes_a_file_
         assert keys == [b"%d" % key for key in range(30) if (plain_murmur2(b"%d" % key) & 0x7FFFFFFF) % 3 == number]
 
 
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
-
-
-def test_a_connector_that_names_a_socket_counts_with_its_client_over_role_changes(tmp_path: Path) -> None:
+def test_a_connector_that_names_a_socket_counts_with_its_client_over_role_changes(
+    tmp_path: Path, free_port: Callable[[], int]
+) -> None:
     """SPEC I5: a client goes on behind the line that it is told, whichever engine listens."""
     port, bus = free_port(), new_bus()
     text = PROJECT.replace("fsname: in.csv", f"fsname: ':{port}'")
@@ -300,11 +297,11 @@ def connected(port: int) -> socket.socket:
             found.append(socket.create_connection(("127.0.0.1", port), timeout=20))
         return bool(found)
 
-    wait_until(tried, "the connector listens", 20)
+    wait_until(tried, "the connector listens")
     return found[0]
 
 
-def test_outputs_go_to_whoever_connects_to_a_subscribing_connector(tmp_path: Path) -> None:
+def test_outputs_go_to_whoever_connects_to_a_subscribing_connector(tmp_path: Path, free_port: Callable[[], int]) -> None:
     """SPEC I6."""
     port, bus = free_port(), new_bus()
     publish(bus, OUTPUTS)

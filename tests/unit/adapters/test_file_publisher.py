@@ -178,10 +178,10 @@ def test_a_growing_file_gives_whole_rows_only(tmp_path: Path) -> None:
     thread = threading.Thread(target=publish, args=(bus, path, stop), kwargs={"growth": Growth.GROWING})
     thread.start()
     try:
-        wait_until(lambda: values(bus) == [b"i,n,1,a"], "the first row", 10)
+        wait_until(lambda: values(bus) == [b"i,n,1,a"], "the first row")
         with path.open("ab") as file:
             file.write(b",b\ni,n,3,c\ni,n,4")
-        wait_until(lambda: len(values(bus)) == 3, "the next rows", 10)
+        wait_until(lambda: len(values(bus)) == 3, "the next rows")
     finally:
         stop.set()
         thread.join()
@@ -226,9 +226,9 @@ def test_a_growing_file_that_is_cut_or_replaced_is_an_error(tmp_path: Path) -> N
 
         thread = threading.Thread(target=run)
         thread.start()
-        wait_until(lambda bus=bus: len(values(bus)) == 3, "the first rows", 10)  # type: ignore[misc]
+        wait_until(lambda bus=bus: len(values(bus)) == 3, "the first rows")  # type: ignore[misc]
         change(path)
-        thread.join(timeout=10)
+        thread.join(timeout=60)
         assert "was changed" in failures[0].message
 
 

@@ -197,9 +197,9 @@ def test_it_waits_for_the_topic_and_for_more(tmp_path: Path) -> None:
     try:
         bus.create_topic(TOPIC)
         publish(bus, ROWS[:1])
-        wait_until(lambda: path.exists() and path.stat().st_size > 0, "the first row", 10)
+        wait_until(lambda: path.exists() and path.stat().st_size > 0, "the first row")
         publish(bus, ROWS[1:], first_sequence=2)
-        wait_until(lambda: path.read_bytes() == TEXT, "the other rows", 10)
+        wait_until(lambda: path.read_bytes() == TEXT, "the other rows")
     finally:
         stop.set()
         thread.join()
@@ -283,7 +283,7 @@ def test_two_subscribers_of_one_file_do_not_mix(tmp_path: Path) -> None:
     thread = threading.Thread(target=subscribe_file, args=(bus, TOPIC, path, rows, SubscribeOptions(), stop))
     thread.start()
     try:
-        wait_until(lambda: path.exists() and path.read_bytes() == TEXT, "the rows", 10)
+        wait_until(lambda: path.exists() and path.read_bytes() == TEXT, "the rows")
         with pytest.raises(FileInUse):
             subscribe(bus, path)
     finally:

@@ -229,7 +229,7 @@ def test_a_timer_of_a_project_goes_on_elsewhere(tmp_path: Path) -> None:
     for _ in range(2):
         engine = ConnectorSet(load_text(PROJECT).resolved, bus, "x", tmp_path)
         engine.follow(Role.ACTIVE)
-        wait_until(lambda engine=engine: engine.states()["q/ticks/every"] is ConnectorState.FINISHED, "the timer is done", 20)
+        wait_until(lambda engine=engine: engine.states()["q/ticks/every"] is ConnectorState.FINISHED, "the timer is done")
         engine.stop()
         made = rows(bus, Partition("x.p.q.ticks.I"))
         assert made == [f'i,n,{k + 1},{BASE_US + k},"a, b"' for k in range(5)]

@@ -31,7 +31,7 @@ from tests.unit.engine.test_routing import plain_murmur2
 
 IN = Partition("p.project.cq.source.I")
 OUT = Partition("p.project.cq.window.O")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 
 
 @pytest.fixture

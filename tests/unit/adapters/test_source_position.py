@@ -72,7 +72,7 @@ def test_a_connector_that_starts_again_does_not_publish_its_file_again(bus: Bus,
     for expected in (ROWS, []):
         connectors = ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log())
         connectors.start()
-        wait_until(lambda c=connectors: c.states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader", 10)  # type: ignore[misc]
+        wait_until(lambda c=connectors: c.states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader")  # type: ignore[misc]
         connectors.stop()
         assert kept_rows(bus) == expected
         forget_all_but_ticks(bus)

@@ -72,14 +72,14 @@ def test_a_group_starts_once_the_engine_has_taken_what_those_before_it_brought(t
     )
     engine.follow(Role.ACTIVE)
     engine.follow(Role.ACTIVE)
-    wait_until(lambda: engine.states()[LOAD] is ConnectorState.FINISHED, "it is at its end", 20)
+    wait_until(lambda: engine.states()[LOAD] is ConnectorState.FINISHED, "it is at its end")
     for _ in range(3):
         engine.follow(Role.ACTIVE)
     assert engine.states()[READ] is ConnectorState.WAITING
     assert end(bus, "orders") == 0
     taken["x.p.q.people.I"] = end(bus, "people")
     engine.follow(Role.ACTIVE)
-    wait_until(lambda: engine.states()[READ] is ConnectorState.FINISHED, "it is at its end", 20)
+    wait_until(lambda: engine.states()[READ] is ConnectorState.FINISHED, "it is at its end")
     assert end(bus, "orders") == 1
     engine.stop()
     told = [json.loads(line) for line in lines.getvalue().splitlines()]
@@ -98,7 +98,7 @@ def test_all_begin_again_in_the_same_order_elsewhere(tmp_path: Path) -> None:
             engine.follow(Role.ACTIVE)
             return engine.states()[READ] is ConnectorState.FINISHED
 
-        wait_until(is_over, "all are at their ends", 20)
+        wait_until(is_over, "all are at their ends")
         engine.stop()
         assert (end(bus, "people"), end(bus, "orders")) == (1, 1)
 
@@ -108,7 +108,7 @@ def test_what_starts_after_a_connector_that_fails_waits(tmp_path: Path) -> None:
     bus = new_bus()
     engine = ConnectorSet(load_text(PROJECT).resolved, bus, "x", tmp_path)
     engine.follow(Role.ACTIVE)
-    wait_until(lambda: engine.states()[LOAD] is ConnectorState.FAILED, "it fails", 20)
+    wait_until(lambda: engine.states()[LOAD] is ConnectorState.FAILED, "it fails")
     engine.follow(Role.ACTIVE)
     assert engine.states()[READ] is ConnectorState.WAITING
     engine.stop()

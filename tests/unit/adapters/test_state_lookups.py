@@ -90,7 +90,7 @@ class Site:
         """What comes of everything that was asked, and nothing else."""
         engine = self.engine()
         engine.follow(Role.ACTIVE, 1)
-        wait_until(lambda: len(self.answers()) >= len(expected), "the answers", 20)
+        wait_until(lambda: len(self.answers()) >= len(expected), "the answers")
         engine.stop()
         assert self.answers() == list(expected)
 
@@ -151,12 +151,12 @@ def test_each_output_is_answered_once_whoever_asks(redis: RedisServer) -> None:
     site.record(["1"], {"limit": "1"})
     site.ask((I, N, 1, 1.0))
     old.follow(Role.ACTIVE, 1)
-    wait_until(lambda: len(site.answers()) == 1, "the first answer", 20)
+    wait_until(lambda: len(site.answers()) == 1, "the first answer")
     site.record(["1"], {"limit": "2"})
     new.follow(Role.ACTIVE, 2)
     for number in range(2, 30):
         site.ask((I, N, 1, float(number)))
-    wait_until(lambda: len(site.answers()) >= 29, "all answers", 20)
+    wait_until(lambda: len(site.answers()) >= 29, "all answers")
     for each in (old, new):
         each.stop()
     assert site.answers() == ["P,N,1,1,1,"] + [f"P,N,1,{number},2," for number in range(2, 30)]
@@ -168,7 +168,7 @@ def test_records_without_the_index_that_is_needed_are_told(redis: RedisServer) -
     engine = site.engine()
     site.ask((I, N, 1, 1.0))
     engine.follow(Role.ACTIVE, 1)
-    wait_until(lambda: engine.states()["cq/asked/statedb"] is ConnectorState.FAILED, "the failure", 20)
+    wait_until(lambda: engine.states()["cq/asked/statedb"] is ConnectorState.FAILED, "the failure")
     engine.stop()
     assert site.answers() == []
 

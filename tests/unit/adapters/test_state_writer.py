@@ -292,11 +292,11 @@ def test_the_active_engine_keeps_a_windows_outputs_and_waits_for_the_server(redi
     site.put((I, N, 1, 1.0))
     new.follow(Role.STANDBY, 1)
     old.follow(Role.ACTIVE, 1)
-    wait_until(lambda: sorted(site.records()) == ["1"], "the first record", 20)
+    wait_until(lambda: sorted(site.records()) == ["1"], "the first record")
     new.follow(Role.ACTIVE, 2)
-    wait_until(lambda: site.note("epoch") == "2", "the new one has the stream", 20)
+    wait_until(lambda: site.note("epoch") == "2", "the new one has the stream")
     site.put((I, N, 2, 2.0))
-    wait_until(lambda: sorted(site.records()) == ["1", "2"], "the second record", 20)
+    wait_until(lambda: sorted(site.records()) == ["1", "2"], "the second record")
     assert new.states()["cq/window/statedb"] is ConnectorState.RUNNING
     for each in (old, new):
         each.stop()

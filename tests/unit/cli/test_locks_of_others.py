@@ -42,7 +42,7 @@ def test_a_publisher_ends_who_is_stopped_with_the_lock_and_not_who_had_the_turn_
 
         adapter = threading.Thread(target=lambda: done.append(in_turns(TurnOptions("g"), bus, url, work, stop)))
         adapter.start()
-        wait_until(lambda: before.poll() is not None or bool(done), "somebody is ended, or the row is published", 30)
+        wait_until(lambda: before.poll() is not None or bool(done), "somebody is ended, or the row is published")
         stop.set()
         adapter.join()
         assert before.poll() is None

@@ -12,7 +12,7 @@ import pytest
 from hotspare.ha.endings import Endings
 from hotspare.processes import process_start
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import psutil
@@ -19,6 +19,7 @@ import pytest
 from hotspare.addresses import HostPort, parse_host_port
 from hotspare.coordination.contract import Leader, Member
 from hotspare.errors import UsageError
+from hotspare.ha import peers
 from hotspare.ha.peers import CONNECTIONS_MAX, PeerLink, PeerServer, answers, greeting
 from hotspare.ha.rules.view import PeerStatus
 from hotspare.processes import process_space, process_start
@@ -52,7 +53,7 @@ class Watcher:
 
     def wait_for(self, status: PeerStatus) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: self.link.status() is status, timeout=20), f"{self.link.status()}, not {status}"
+            assert self._changed.wait_for(lambda: self.link.status() is status, timeout=60), f"{self.link.status()}, not {status}"
 
 
 @pytest.fixture
@@ -79,11 +80,10 @@ def leader(address: str, process_id: int, epoch: int = 1, space: str = HERE) -> 
 class Remote:
     """A holder on another machine, as far as a spare can tell: a port that the test opens and closes."""
 
-    def __init__(self, address: str = "127.0.0.1:0") -> None:
-        host, _, port = address.rpartition(":")
-        self.listener = socket.create_server((host, int(port)))
-        self.listener.settimeout(20)
-        self.port = self.listener.getsockname()[1]
+    def __init__(self, port: int) -> None:
+        self.listener = socket.create_server(("127.0.0.1", port))
+        self.listener.settimeout(60)
+        self.port = port
         self.leader = leader(f"127.0.0.1:{self.port}", NO_PROCESS, space=ELSEWHERE)
 
     def accept(self, said: bytes = greeting("other", ELSEWHERE, NO_PROCESS, 0)) -> socket.socket:
@@ -97,8 +97,10 @@ class Remote:
 
 
 @pytest.fixture
-def remote() -> Iterator[Remote]:
-    remote = Remote()
+def remote(monkeypatch: pytest.MonkeyPatch, free_port: Callable[[], int]) -> Iterator[Remote]:
+    """The link has patience with it: on a busy machine this thread may be late with a word."""
+    monkeypatch.setattr(peers, "_CONNECT_TIMEOUT_S", 30.0)
+    remote = Remote(free_port())
     yield remote
     remote.listener.close()
 
@@ -176,17 +178,18 @@ def test_a_connection_that_can_be_had_again_is_not_closed(watcher: Watcher, remo
         watcher.wait_for(PeerStatus.CONNECTED)
         remote.listener.close()
     watcher.wait_for(PeerStatus.CLOSED)
-    again = Remote(f"127.0.0.1:{remote.port}")
+    again = Remote(remote.port)
     with again.accept():
         watcher.wait_for(PeerStatus.CONNECTED)
     again.listener.close()
 
 
-def test_a_holder_that_no_longer_answers_is_unknown(watcher: Watcher, remote: Remote) -> None:
+def test_a_holder_that_no_longer_answers_is_unknown(watcher: Watcher, remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     """It accepts and says nothing, as a frozen process does, or one that is full."""
     watcher.link.watch(remote.leader)
-    remote.accept().close()
-    watcher.wait_for(PeerStatus.CONNECTED)
+    with remote.accept():
+        watcher.wait_for(PeerStatus.CONNECTED)
+        monkeypatch.setattr(peers, "_CONNECT_TIMEOUT_S", 0.25)
     with remote.accept(b""):
         watcher.wait_for(PeerStatus.UNKNOWN)
 
@@ -194,8 +197,8 @@ def test_a_holder_that_no_longer_answers_is_unknown(watcher: Watcher, remote: Re
 def test_another_process_on_the_holders_address_is_not_the_holder(watcher: Watcher, remote: Remote) -> None:
     """The same name does not make it the same process."""
     watcher.link.watch(remote.leader)
-    remote.accept().close()
-    watcher.wait_for(PeerStatus.CONNECTED)
+    with remote.accept():
+        watcher.wait_for(PeerStatus.CONNECTED)
     with remote.accept(greeting("other", ELSEWHERE, NO_PROCESS, 1)):
         watcher.wait_for(PeerStatus.CLOSED)
 

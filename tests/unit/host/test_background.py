@@ -6,7 +6,7 @@ import threading
 
 from hotspare.host.background import Background
 
-WAIT_S = 30
+WAIT_S = 60
 
 
 def test_a_job_that_hangs_keeps_no_other_from_running_and_no_process_from_ending() -> None:

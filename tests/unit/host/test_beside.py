@@ -9,7 +9,7 @@ import pytest
 from hotspare.errors import BusUnavailable
 from hotspare.host.beside import Beside
 
-WAIT_S = 30
+WAIT_S = 60
 
 
 def test_a_call_goes_on_beside_and_its_end_is_told_with_what_it_raised() -> None:

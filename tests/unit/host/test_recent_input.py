@@ -22,7 +22,7 @@ from hotspare.errors import UsageError
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host import process
 from hotspare.host.options import EngineOptions
-from hotspare.testing.cluster import wait_until
+from hotspare.testing.cluster import orders_of, wait_until
 
 PROJECT = """
 project: p
@@ -76,6 +76,10 @@ class Site:
     def role(self, engine: str) -> str:
         return next((m.role for m in self.coordination.members(group_name("hotspare", "p")) if m.engine == engine), "")
 
+    def order(self, engine: str) -> int:
+        """How far it has read, as it says."""
+        return orders_of(self.coordination.members(group_name("hotspare", "p"))).get(engine, -1)
+
     def publish(self, count: int) -> None:
         rows = [Outgoing(f"i,n,{number},{number}.1".encode()) for number in range(self.count, self.count + count)]
         self.bus.append(GIVEN, rows)
@@ -104,21 +108,23 @@ def test_it_goes_on_where_the_other_one_stops(tmp_path: Path, stops: list[Callab
     site = Site(tmp_path)
     try:
         site.start("one")
-        wait_until(lambda: site.role("one") == "active", "an active engine", 60)
+        wait_until(lambda: site.role("one") == "active", "an active engine")
         site.publish(40)
-        wait_until(site.is_done, "all rows have come and gone", 60)
-        wait_until(lambda: site.history_us() > SPAN_US, "input from before what matters", 60)
+        wait_until(site.is_done, "all rows have come and gone")
+        wait_until(lambda: site.history_us() > SPAN_US, "input from before what matters")
         site.start("two", join=JoinFrom.RECENT)
-        wait_until(lambda: site.role("two") == "warming", "a state that nothing proves yet", 60)
-        while site.role("two") == "warming" and site.count < 400:
+        wait_until(lambda: site.role("two") == "warming", "a state that nothing proves yet")
+        while site.role("two") != "standby" and site.count < 400:
             site.publish(2)
-            wait_until(site.is_done, "these, too", 60)
+            wait_until(site.is_done, "these, too")
         assert site.role("two") == "standby"
-        site.bus.trim(GIVEN, site.bus.end_offset(GIVEN) - 1)
+        end = site.bus.end_offset(GIVEN)
+        wait_until(lambda: site.order("two") >= end, "the spare has read what is there")
+        site.bus.trim(GIVEN, end - 1)
         stops[0]()
-        wait_until(lambda: site.role("two") == "active", "the spare has the role", 60)
+        wait_until(lambda: site.role("two") == "active", "the spare has the role")
         site.publish(20)
-        wait_until(site.is_done, "what came under the second one", 60)
+        wait_until(site.is_done, "what came under the second one")
         everything = list(range(site.count))
         assert site.put_out() == {"inserted": everything, "deleted": everything}
     finally:

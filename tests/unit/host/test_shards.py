@@ -17,6 +17,7 @@ from hotspare.choices import RunnerKind
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.errors import ProjectError, UsageError
 from hotspare.ha.effects.joining import StartPlan
+from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host import process
 from hotspare.host.hosted_group import HostedGroup
 from hotspare.host.options import EngineOptions
@@ -40,7 +41,9 @@ def running(url: str, folder: Path, name: str, shards: int = SHARDS) -> Iterator
     """An engine in a thread of this process; it stops when the block ends."""
     file = folder / "shop.yaml"
     with contextlib.ExitStack() as stack:
-        options = EngineOptions(file, url, runner=RunnerKind.LOCAL, engine=name, shards=shards)
+        # no role moves because this process stands still: on a busy machine it may, for longer than the default
+        settings = GroupSettings(lease_ms=10_000)
+        options = EngineOptions(file, url, runner=RunnerKind.LOCAL, engine=name, shards=shards, settings=settings)
         engine = process.EngineProcess(options, load_project(file), Log(), stack)
         thread = threading.Thread(target=engine.run)
         thread.start()

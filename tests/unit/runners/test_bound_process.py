@@ -30,7 +30,7 @@ time.sleep(600)
 
 def said(log: Path) -> int:
     """The sleeper's process id, which is what it says once it runs."""
-    wait_until(lambda: log.exists() and log.read_text().endswith("\n"), "the sleeper's word", 30)
+    wait_until(lambda: log.exists() and log.read_text().endswith("\n"), "the sleeper's word")
     return int(log.read_text())
 
 
@@ -43,7 +43,7 @@ def test_it_dies_when_its_starter_is_killed(tmp_path: Path) -> None:
         started = process_start(sleeper)
         assert not is_process_gone(sleeper, started)
         starter.kill()
-    wait_until(lambda: is_process_gone(sleeper, started), "the sleeper's end", 30)
+    wait_until(lambda: is_process_gone(sleeper, started), "the sleeper's end")
 
 
 def test_it_outlives_the_thread_that_asked_for_it_and_heeds_no_ctrl_c(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_it_outlives_the_thread_that_asked_for_it_and_heeds_no_ctrl_c(tmp_path: 
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.2)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == -signal.SIGTERM
+    assert process.wait(60) == -signal.SIGTERM
     assert process.stdin is not None
     process.stdin.close()
 
@@ -68,7 +68,7 @@ def test_a_command_that_is_not_there_ends_at_once_and_the_log_says_why(tmp_path:
     log = tmp_path / "log"
     with log.open("wb") as file:
         process = start_bound((str(tmp_path / "nothing"),), file, {})
-    assert process.wait(30) != 0
+    assert process.wait(60) != 0
     assert "No such file" in log.read_text()
     assert process.stdin is not None
     process.stdin.close()

@@ -80,9 +80,9 @@ def test_it_follows_the_topic_until_it_is_stopped() -> None:
 
     runner = LocalRunner(RunnerInput(url, TOPICS, same, limits=BatchLimits(wait_ms=5)), on_batch, ends.append)
     runner.start({(0, 0): 1})
-    assert all(enough.acquire(timeout=30) for _ in range(3))
+    assert all(enough.acquire(timeout=60) for _ in range(3))
     bus.append(Partition("a", 1), [Outgoing(b"more")])
-    assert enough.acquire(timeout=30)
+    assert enough.acquire(timeout=60)
     assert runner.wait(0.0) is None
     runner.stop()
     assert rows(seen) == {(0, 1), (1, 0), (1, 1), (1, 2)}
@@ -99,7 +99,7 @@ def test_an_exception_in_the_callback_ends_it_and_is_reported() -> None:
 
     runner = LocalRunner(RunnerInput(url, TOPICS, same), on_batch, ends.append)
     runner.start({})
-    assert runner.wait(30) == RunnerEnd(EndCause.FAILED, wrong)
+    assert runner.wait(60) == RunnerEnd(EndCause.FAILED, wrong)
     assert ends == [RunnerEnd(EndCause.FAILED, wrong)]
 
 
@@ -108,7 +108,7 @@ def test_a_lost_position_ends_it_with_the_words_of_the_bus() -> None:
     bus.trim(Partition("a", 0), 5)
     runner = LocalRunner(RunnerInput(url, TOPICS, same), lambda *_: None, lambda _: None)
     runner.start({(0, 0): 2})
-    end = runner.wait(30)
+    end = runner.wait(60)
     assert end is not None
     with pytest.raises(PositionLost):
         raise end.error or AssertionError("no error")

@@ -9,7 +9,7 @@ import pytest
 
 from hotspare.runners.spark.relay import Relay
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def test_an_orphan_of_a_killed_process_is_a_leftover(tmp_path: Path) -> None:
         os.kill(orphan, signal.SIGSTOP)  # so that it does not end with its parent
         parent.kill()
         parent.wait()
-        assert [line.split()[0] for line in cluster.leftovers()] == [str(orphan)]
+        assert [line.split()[0] for line in cluster.leftovers(within_s=0)] == [str(orphan)]
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         select.select([pidfd], [], [], 20)
         os.close(pidfd)

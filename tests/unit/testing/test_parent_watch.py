@@ -7,6 +7,7 @@ import sys
 
 import psutil
 
+from hotspare.processes import is_process_gone, process_start
 from hotspare.testing.cluster import wait_until
 
 STARTER = """
@@ -32,16 +33,14 @@ def started(how: str) -> tuple[subprocess.Popen[str], list[int]]:
         return starter, [int(word) for word in told.readline().split()]
 
 
-def is_there(process_id: int) -> bool:
-    return psutil.pid_exists(process_id) and psutil.Process(process_id).status() != psutil.STATUS_ZOMBIE
-
-
 def test_processes_end_when_who_started_them_is_killed_also_frozen_ones() -> None:
-    starter, (ended, running, frozen) = started("watched")
-    assert [is_there(each) for each in (ended, running, frozen)] == [False, True, True]
+    starter, (ended, *left) = started("watched")
+    assert not psutil.pid_exists(ended)
+    begun = {each: process_start(each) for each in left}
+    assert not any(is_process_gone(*each) for each in begun.items())
     starter.kill()
     starter.wait()
-    wait_until(lambda: not is_there(running) and not is_there(frozen), "both to be gone", 20)
+    wait_until(lambda: all(is_process_gone(*each) for each in begun.items()), "both to be gone")
 
 
 def test_what_is_not_watched_any_more_stays() -> None:
@@ -49,8 +48,8 @@ def test_what_is_not_watched_any_more_stays() -> None:
     starter.kill()
     starter.wait()
     try:
-        wait_until(lambda: starter.poll() is not None, "its end", 5)
-        assert is_there(running)
+        wait_until(lambda: starter.poll() is not None, "its end")
+        assert not is_process_gone(running, process_start(running))
     finally:
         for each in (running, frozen):
             psutil.Process(each).kill()

@@ -14,7 +14,7 @@ from hotspare.ha.endings import Endings
 from hotspare.host.partitioned.above import ProcessAbove, ended_with
 from hotspare.processes import parent_of
 
-WAIT_S = 20
+WAIT_S = 60
 EXECUTOR = """
 import subprocess, sys
 subprocess.run([sys.executable, "-c", sys.argv[1], sys.argv[2]], stdin=sys.stdin)

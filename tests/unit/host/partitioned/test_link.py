@@ -14,7 +14,7 @@ from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, ac
 from hotspare.host.partitioned.server import LinkServer
 from hotspare.testing.cluster import wait_until
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 SECRET = new_secret()
 
 
