@@ -15,7 +15,7 @@ from hotspare.coordination.contract import Coordination
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.open import open_coordination
 from hotspare.coordination.sqlite import SqliteCoordination
-from hotspare.stores.contract import Store
+from hotspare.stores.contract import Access, Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
 from hotspare.stores.open import open_store
@@ -92,8 +92,9 @@ def coordination(open_coordination_door: Callable[[], Coordination]) -> Coordina
 
 
 @pytest.fixture(params=["memory", "directory", "sqlite", "postgresql", "mariadb", "redis", "s3", "changelog"])
-def open_store_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
-    """Each call gives the store of another process. A database server serves all tests; each has a group of names of its own."""
+def open_store_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Store]]:
+    """Each call gives the store of another process, with an `Access` where it is another than to change. A database server serves
+    all tests; each has a group of names of its own."""
     shared, opened = MemoryStore(), []
     url = f"sqlite:///{tmp_path}/snapshots.db"
     if request.param in ("postgresql", "mariadb", "redis", "s3"):
@@ -102,10 +103,11 @@ def open_store_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
     if request.param == "changelog":
         url = f"{request.getfixturevalue('kafka').url}/snapshots-{uuid4().hex}"
 
-    def door() -> Store:
+    def door(access: Access = Access.CHANGE) -> Store:
         if request.param == "memory":
             return shared
-        opened.append(DirectoryStore(tmp_path / "snapshots") if request.param == "directory" else open_store(url))
+        is_folder = request.param == "directory"
+        opened.append(DirectoryStore(tmp_path / "snapshots", access) if is_folder else open_store(url, access))
         return opened[-1]
 
     yield door

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.snapshot import PagesInStore
-from hotspare.errors import StoreError, UsageError
-from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
+from hotspare.errors import SnapshotDamaged, StoreError, UsageError
+from hotspare.stores.contract import Access, SnapshotInfo, SnapshotStatus, Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
+from hotspare.stores.open import open_store
 from hotspare.stores.sql.database import Database
 from hotspare.stores.sql.tables import PIECE_BYTES
 from hotspare.stores.writing import AT_ONCE, copied
+from hotspare.testing.cluster import wait_until
 from hotspare.testing.database_server import DatabaseServer
+from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.material import Page
+from tests.contract.store_contents import damage, held
 
 PAGES = {"q/w#0": b"first", "q/w#1": b"", "q/ü v#0": bytes(range(256)) * 40}
 
@@ -283,6 +291,46 @@ def test_a_large_snapshot_stays_while_somebody_reads_it(
     stored.pages.expect(["p7", "p8", "p39"])
     assert [stored.pages[name] for name in ("p39", "p0", "p8", "p8", "p7")] == [pages[n] for n in ("p39", "p0", "p8", "p8", "p7")]
     assert dict(stored.pages) == pages
+
+
+@pytest.mark.parametrize("at_once_bytes_max", [1 << 20, 0], ids=["read whole", "read page by page"])
+def test_looking_changes_nothing(
+    open_store_door: Callable[..., Store], monkeypatch: pytest.MonkeyPatch, at_once_bytes_max: int
+) -> None:
+    """Also where what is looked at is damaged: it may be all that is left. The word of who reads page by page goes with him."""
+    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", at_once_bytes_max)
+    store, looking, group = open_store_door(), open_store_door(Access.LOOK), uuid4().hex
+    pages = {f"p{number}": uuid4().bytes for number in range(3)}
+    store.put(group, "one", "e", 1, uuid4().bytes, pages.items())
+    before = held(store, group)
+    assert [info.name for info in looking.list(group)] == ["one"]
+    assert dict(looking.get(group, "one").pages) == pages
+    gc.collect()
+    wait_until(lambda: held(store, group) == before, "nothing is changed by looking", 30)
+    with monkeypatch.context() as patched:
+        damage(store, group, "one", patched)
+        before = held(store, group)
+        with pytest.raises(SnapshotDamaged):
+            dict(looking.get(group, "one").pages)
+        gc.collect()
+        wait_until(lambda: held(store, group) == before, "damage is left as it is", 30)
+    store.forget(group)
+
+
+def test_looking_makes_no_store(tmp_path: Path, kafka: KafkaServers) -> None:
+    """A name that is written wrong is no store, and has no snapshots."""
+    (tmp_path / "empty.db").touch()
+    changelog = f"{kafka.url}/never-{uuid4().hex}"
+    for url in ((tmp_path / "none").as_uri(), f"sqlite:///{tmp_path}/empty.db", changelog):
+        with contextlib.closing(open_store(url, Access.LOOK)) as looking:
+            assert list(looking.list("g")) == []
+            with pytest.raises(StoreError, match="snapshot one of group g is not in the store"):
+                looking.get("g", "one")
+    assert not (tmp_path / "none").exists()
+    with contextlib.closing(sqlite3.connect(tmp_path / "empty.db")) as database:
+        assert database.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+    topics = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=30).topics
+    assert [name for name in topics if name.startswith("never-")] == []
 
 
 def test_a_database_closed_while_it_is_used_leaves_no_connection_open(postgresql: DatabaseServer) -> None:

@@ -35,6 +35,7 @@ def command(
     from hotspare.cli.status import known_groups, open_sources
     from hotspare.errors import UsageError
     from hotspare.ha.effects.upgrading import forget, places
+    from hotspare.stores.contract import Access
 
     if (project is None) == (not group):
         raise UsageError("one of PROJECT and --group is needed")
@@ -42,7 +43,7 @@ def command(
         group = group_name(checked_prefix(prefix), loaded_project(project, set_, name=project_name).project.name)
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)
-        groups, kept = known_groups(sources.coordination, group), existing_store(stack, store, bus)
+        groups, kept = known_groups(sources.coordination, group), existing_store(stack, store, bus, Access.CHANGE)
         for each in groups:
             refuse_if_alive(sources.coordination, each, Others.GONE if force else Others.UNKNOWN)
         _refuse_if_read(sources.coordination, group)

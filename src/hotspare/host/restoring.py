@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from hotspare.bus.contract import Bus
 from hotspare.bus.naming import group_name
@@ -18,7 +18,7 @@ from hotspare.model.project import Project
 from hotspare.shard import shards_of
 from hotspare.stores.contract import Store
 from hotspare.stores.encryption import KEY
-from hotspare.stores.open import open_store
+from hotspare.stores.open import open_existing_store
 from hotspare.telemetry.log import Log
 
 _SECRETS = "password", "secret", "token", "account_key", ".pem", "connection_string"
@@ -42,17 +42,6 @@ def store_url(text: str) -> str:
     return text
 
 
-def _persisted_store(place: str) -> Store:
-    """The store, by path or URL, where something was persisted. UsageError where it is a folder that does not exist: a name that is
-    written wrong, or a file system that is not mounted, makes none."""
-    url = store_url(place)
-    folder = Path(unquote(url.removeprefix("file://").partition("?")[0])) if url.startswith("file:///") else None
-    if folder is not None and not folder.is_dir():
-        hint = "is the name right, and its file system mounted?"
-        raise UsageError(f"no snapshots are at {place}", detail=f"there is no folder {folder}", hint=hint)
-    return open_store(url)
-
-
 def absolute_place(named: str) -> str:
     """The same, for whoever runs in another folder."""
     place, mark, snapshot = named.partition("#")
@@ -66,7 +55,7 @@ def restore_named(named: str, to: Destination) -> str:
     if not place:
         raise UsageError(f"{named!r} names no place to restore from", hint="write PATH, or PATH#time:2026-01-31T08:00")
     try:
-        with contextlib.closing(_persisted_store(place)) as store:
+        with contextlib.closing(open_existing_store(store_url(place))) as store:
             return _restored(Source(store, to.group, snapshot), to)
     except (StoreError, UsageError) as error:
         if not restorable(to.store.list(to.group)):

@@ -10,7 +10,7 @@ from hotspare.engine.inside import ROWS
 from hotspare.engine.plan import compile_plan
 from hotspare.host.looking import Wanted, look, plan_of, rows
 from hotspare.host.project import checked_project
-from hotspare.stores.open import open_store
+from hotspare.stores.open import open_existing_store
 
 
 def state(
@@ -30,7 +30,7 @@ def state(
     `where`, in Spark SQL, is computed on the driver; all rows go through the driver's memory. UsageError where
     there is no such group, snapshot, window or part.
     """
-    opened = open_store(store)
+    opened = open_existing_store(store)
     try:
         looked = look(opened, group, snapshot)
     finally:

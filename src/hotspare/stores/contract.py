@@ -13,6 +13,15 @@ from enum import Enum
 from typing import Protocol
 
 
+class Access(Enum):
+    """What a store is opened for."""
+
+    CHANGE = "change"
+    LOOK = "look"
+    """Nothing in it changes by reading, damage least of all; where a large snapshot is read there is the word of its reader
+    (`later`). A store that is not there is not made: it has no snapshots."""
+
+
 class SnapshotStatus(Enum):
     CANDIDATE = "candidate"
     CONFIRMED = "confirmed"
@@ -88,7 +97,10 @@ class Store(Protocol):
         """Best effort: greatest `order` first."""
 
     def get(self, group: str, name: str) -> StoredSnapshot:
-        """Atomic read. SnapshotDamaged where anything is truncated or a checksum differs, StoreError where it is gone."""
+        """Atomic read. SnapshotDamaged where anything is truncated or a checksum differs, StoreError where it is gone.
+
+        What is found damaged is forgotten, so that the next `put` writes it and does not count on it, but where the store is
+        opened to look."""
 
     def keep(self, group: str, confirmed_max: int) -> None:
         """Best effort: discard the oldest confirmed ones beyond `confirmed_max`, and what crashed writes left behind."""

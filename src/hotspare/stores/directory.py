@@ -16,7 +16,7 @@ from pathlib import Path
 from hotspare.errors import SnapshotFormat, StoreError
 from hotspare.stores import later, limits
 from hotspare.stores.content import Blob, blob_of
-from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
+from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.directory_claims import Claim, lost
 from hotspare.stores.directory_layout import (
     Entry,
@@ -38,10 +38,11 @@ class DirectoryStore:
     """A `Store` (contract) under the folder `root`, which is created. Between calls nothing is held but pages of large snapshots
     that somebody goes on to read."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root.absolute()
-        with _as_store_error("create", self._root):
-            self._root.mkdir(parents=True, exist_ok=True)
+    def __init__(self, root: Path, access: Access = Access.CHANGE) -> None:
+        self._root, self._access = root.absolute(), access
+        if access is Access.CHANGE:
+            with _as_store_error("create", self._root):
+                self._root.mkdir(parents=True, exist_ok=True)
 
     def identity(self) -> str:
         with _as_store_error("identify", self._root):
@@ -105,12 +106,12 @@ class DirectoryStore:
                 manifest = entry.read()
                 is_large = manifest.bytes_total > later.AT_ONCE_BYTES_MAX
                 claim = folder.hold(manifest) if is_large else None
-                pages: Mapping[str, bytes] = _Pages(folder, entry, manifest, name, claim)
+                pages: Mapping[str, bytes] = _Pages(folder, entry, manifest, self._access, claim)
                 if not is_large:
                     pages = dict(pages)
                 return StoredSnapshot(folder.read_blob(manifest.header), pages)
             except (FileNotFoundError, ValueError) as error:
-                raise _unreadable(folder, entry, manifest, name, error) from error
+                raise _unreadable(folder, entry, manifest, self._access, error) from error
 
     def keep(self, group: str, confirmed_max: int) -> None:
         """A damaged one counts as none, and goes when `confirmed_max` whole ones are newer."""
@@ -259,8 +260,8 @@ class _Pages(Mapping[str, bytes]):
     """Those of a snapshot, read and checked when they are asked for, however much later: `claim` keeps them. StoreError,
     SnapshotDamaged."""
 
-    def __init__(self, folder: GroupFolder, entry: Entry, manifest: Manifest, name: str, claim: Claim | None) -> None:
-        self._folder, self._entry, self._manifest, self._name = folder, entry, manifest, name
+    def __init__(self, folder: GroupFolder, entry: Entry, manifest: Manifest, access: Access, claim: Claim | None) -> None:
+        self._folder, self._entry, self._manifest, self._access = folder, entry, manifest, access
         self._blobs = dict(manifest.pages)
         self._claim = claim
 
@@ -279,7 +280,7 @@ class _Pages(Mapping[str, bytes]):
             try:
                 return self._folder.read_blob(blob)
             except ValueError as error:
-                raise _unreadable(self._folder, self._entry, self._manifest, self._name, error) from error
+                raise _unreadable(self._folder, self._entry, self._manifest, self._access, error) from error
 
     def __contains__(self, page: object) -> bool:
         return page in self._blobs
@@ -291,10 +292,10 @@ class _Pages(Mapping[str, bytes]):
         return len(self._blobs)
 
 
-def _unreadable(folder: GroupFolder, entry: Entry, manifest: Manifest | None, name: str, error: Exception) -> StoreError:
-    """What is said of a snapshot of which something cannot be read; what is damaged of it is deleted."""
+def _unreadable(folder: GroupFolder, entry: Entry, manifest: Manifest | None, access: Access, error: Exception) -> StoreError:
+    """What is said of a snapshot of which something cannot be read; what is damaged of it is deleted, but by who only looks."""
     if not entry.path.exists():
-        return limits.gone(folder.group, name)  # discarded while it was read: that is not damage
-    if manifest is not None:
+        return limits.gone(folder.group, entry.name)  # discarded while it was read: that is not damage
+    if manifest is not None and access is Access.CHANGE:
         folder.drop_damaged(manifest)
-    return limits.damaged(folder.group, name, str(error))
+    return limits.damaged(folder.group, entry.name, str(error))

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from hotspare.errors import UsageError
-from hotspare.stores.contract import Store
+from hotspare.stores.contract import Access, Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.encryption import KEY_ENV, KEY_FILE, Cipher, EncryptedStore, without_key
 from hotspare.stores.memory import MemoryStore
@@ -19,33 +19,56 @@ _HINT = "use file:///folder, s3://bucket/prefix, redis://host:6379/0 or postgres
 _SHARED: dict[str, MemoryStore] = {}
 
 
-def open_store(url: str) -> Store:
-    """UsageError for a URL that names none. A folder is created; `%20` and the like in its name are resolved. With `key_file=` or
-    `key_env=` everything in it is encrypted (`encryption.py`)."""
+def open_store(url: str, access: Access = Access.CHANGE) -> Store:
+    """UsageError for a URL that names none. A folder is created, but not to look; `%20` and the like in its name are resolved. With
+    `key_file=` or `key_env=` everything in it is encrypted (`encryption.py`)."""
     try:
         urlsplit(url)
     except ValueError:
         raise UsageError("the URL of a snapshot store cannot be read", hint=_HINT) from None
     url, key = without_key(url)
-    return EncryptedStore(_opened(url), Cipher(key)) if key else _opened(url)
+    return EncryptedStore(_opened(url, access), Cipher(key)) if key else _opened(url, access)
 
 
-def _opened(url: str) -> Store:
+def open_existing_store(url: str, access: Access = Access.LOOK) -> Store:
+    """UsageError also where it would be a folder or file that does not exist: a name that is written wrong, or a file system that
+    is not mounted, makes none."""
+    if not is_there(url):
+        what = f"there is no {'folder' if url.startswith('file:') else 'file'} {_place(url)}"
+        raise UsageError(f"no snapshots are at {url}", detail=what, hint="is the name right, and its file system mounted?")
+    return open_store(url, access)
+
+
+def is_there(url: str) -> bool:
+    """False where the URL names a folder or file that does not exist; of a server nobody knows before it is asked."""
+    place = _place(url)
+    return place is None or place.exists()
+
+
+def _place(url: str) -> Path | None:
+    """The folder or file on this machine in which the store is. UsageError as `open_store`."""
+    scheme, separator, rest = url.partition("?")[0].partition("://")
+    if separator and scheme == "file":
+        return _folder(rest)
+    return Path(rest.removeprefix("/")) if separator and scheme == "sqlite" else None
+
+
+def _opened(url: str, access: Access) -> Store:
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "memory" and rest:
         return _SHARED.setdefault(rest, MemoryStore())
     if separator and scheme == "file":
-        return DirectoryStore(_folder(rest))
+        return DirectoryStore(_folder(rest), access)
     if separator and scheme in _DATABASES:
-        return _sql_store(url)
+        return _sql_store(url, access)
     if separator and scheme in ("redis", "rediss"):
-        return _redis_store(url)
+        return _redis_store(url, access)
     if separator and scheme in _OBJECTS:
-        return _object_store(url)
+        return _object_store(url, access)
     if separator and scheme == "kafka":
         from hotspare.stores.changelog.store import ChangelogStore
 
-        return ChangelogStore(url)
+        return ChangelogStore(url, access)
     raise UsageError(f"{scheme[:20]!r} is no kind of snapshot store", hint=_HINT)
 
 
@@ -62,28 +85,28 @@ def _folder(rest: str) -> Path:
     return Path(unquote(slash + path))
 
 
-def _sql_store(url: str) -> Store:
+def _sql_store(url: str, access: Access) -> Store:
     try:
         from hotspare.stores.sql.store import SqlStore
     except ModuleNotFoundError as error:
         raise UsageError("snapshots in a database need SQLAlchemy", detail=str(error), hint="pip install 'hotspare[sql]'") from None
-    return SqlStore(url)
+    return SqlStore(url, access)
 
 
-def _redis_store(url: str) -> Store:
+def _redis_store(url: str, access: Access) -> Store:
     try:
         from hotspare.stores.redis.store import RedisStore
     except ModuleNotFoundError as error:
         raise UsageError("snapshots in Redis need its client", detail=str(error), hint="pip install 'hotspare[redis]'") from None
-    return RedisStore(url)
+    return RedisStore(url, access)
 
 
-def _object_store(url: str) -> Store:
+def _object_store(url: str, access: Access) -> Store:
     try:
         from hotspare.stores.objects.store import ObjectStore
     except ModuleNotFoundError as error:
         raise UsageError("snapshots in object storage need fsspec", detail=str(error), hint="pip install 'hotspare[s3]'") from None
-    return ObjectStore(url)
+    return ObjectStore(url, access)
 
 
 def default_store_url(bus_url: str) -> str:

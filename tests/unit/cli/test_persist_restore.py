@@ -118,7 +118,7 @@ def test_a_place_that_is_out_of_reach_stops_only_who_has_no_snapshot(bus: str, t
     """SPEC H7: an engine starts from the furthest snapshot that there is, and a project that names another one changes nothing."""
     own = open_store(default_store_url(bus))
     to, nowhere = destination(bus, own), str(tmp_path / "nowhere")
-    assert f"the group's own snapshots are used: no snapshots are at {nowhere}" in restore_named(nowhere, to)
+    assert f"the group's own snapshots are used: no snapshots are at file://{nowhere}" in restore_named(nowhere, to)
     hotspare_here("persist", GROUP, "--to", tmp_path / "shared", "--bus", bus)
     assert restore_named(f"{tmp_path}/shared#newest", to) == "the group's own snapshot 0002-e is as far as 0002-e or further"
     own.forget(GROUP)

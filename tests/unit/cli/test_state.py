@@ -174,9 +174,23 @@ def test_what_is_not_there_is_told_with_what_is(store: str, tmp_path: Path) -> N
     assert "no snapshots are at" in refused("ls", GROUP, "--store", (tmp_path / "none").as_uri())
     assert "which group is meant" in refused("ls", "--store", store)
     assert "where the snapshots are is not said" in refused("ls", GROUP)
+    if store.startswith("file:"):
+        _damage_is_told_and_left(tmp_path, store)
     with pytest.raises(SnapshotDamaged) as encrypted:
         header_facts(b'{"\x8a')
     assert "name its key" in encrypted.value.hint
+
+
+def _damage_is_told_and_left(folder: Path, store: str) -> None:
+    """Whoever only looks takes nothing away of what may be all that is left."""
+    for path in (folder / "s" / GROUP / "pages").iterdir():
+        path.write_bytes(b"?" * path.stat().st_size)
+    before = {path: path.read_bytes() for path in (folder / "s").rglob("*") if path.is_file()}
+    given, rows = ("--store", store), ("--project", project_file(folder), "--window", "q/orders")
+    for command in (["show"], ["show", *rows], ["export", folder / "orders.csv", *rows], ["diff", "0001-e", "0002-e"]):
+        done = hotspare_here("state", command[0], GROUP, *command[1:], *given)
+        assert (done.returncode, "is damaged" in done.stderr) == (1, True)
+    assert {path: path.read_bytes() for path in (folder / "s").rglob("*") if path.is_file()} == before
 
 
 def info(order: int, status: SnapshotStatus = SnapshotStatus.CONFIRMED, written_us: int = 0) -> SnapshotInfo:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from hotspare.errors import UsageError
+from hotspare.stores.contract import Access, Store
 
 if TYPE_CHECKING:
     from hotspare.bus.contract import Bus
     from hotspare.coordination.contract import Coordination
-    from hotspare.stores.contract import Store
 
 _MAKERS = "`hotspare run` and `hotspare publish` make it: is the name right?"
 
@@ -43,16 +42,14 @@ def existing_coordination(stack: ExitStack, url: str, bus_url: str) -> Coordinat
     return opened
 
 
-def existing_store(stack: ExitStack, url: str, bus_url: str) -> Store | None:
+def existing_store(stack: ExitStack, url: str, bus_url: str, access: Access = Access.LOOK) -> Store | None:
     """Closed with `stack`. None where no snapshot was ever written beside the bus, or where nothing says where they are."""
-    from hotspare.stores.open import default_store_url, open_store
+    from hotspare.stores.open import default_store_url, is_there, open_existing_store
 
-    if url and not _is_there(url):
-        raise UsageError(f"no snapshots are at {url}", detail=f"there is no folder {_path(url)}", hint="is the name right?")
     chosen = url or (default_store_url(bus_url) if bus_url else "")
-    if not chosen or not _is_there(chosen):
+    if not chosen or not (url or is_there(chosen)):
         return None
-    opened = open_store(chosen)
+    opened = open_existing_store(chosen, access)
     stack.callback(opened.close)
     return opened
 
@@ -69,11 +66,9 @@ def existing_snapshots(stack: ExitStack, url: str, bus_url: str, coordination: C
 
 
 def _path(url: str) -> Path | None:
-    """The file or folder that a URL names; None of one that names none, or is no right URL: who opens it says so."""
-    if url.startswith("sqlite:///"):
-        path = url.removeprefix("sqlite:///").partition("?")[0]
-        return Path(path) if path else None
-    return Path(unquote(urlsplit(url).path)) if url.startswith("file:///") else None
+    """The file that a bus or coordination is in; None of a URL that names none, or is no right one: who opens it says so."""
+    path = url.removeprefix("sqlite:///").partition("?")[0] if url.startswith("sqlite:///") else ""
+    return Path(path) if path else None
 
 
 def _is_there(url: str) -> bool:

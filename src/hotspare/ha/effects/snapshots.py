@@ -53,20 +53,16 @@ def _candidate(state: GroupState, ports: Ports) -> Candidate:
 def _write(state: GroupState, ports: Ports, candidate: Candidate, brings: Mapping[str, object]) -> None:
     frozen, group, engine, store_id = state.core.freeze(), state.group, state.engine, state.store_id
     is_full = state.settings.snapshot_form is SnapshotForm.FULL
-    brings, job = {**brings, **_numbering(state)}, StoreJob(StoreWork.WRITE, candidate, ports.clock_ms())
+    brings = {**brings, **_numbering(state)}
 
-    def hear() -> None:
-        job.heard_ms = ports.clock_ms()
+    def write(store: Store, hear: Callable[[], None]) -> SnapshotInfo:
+        if candidate.is_own:
+            check_same(store, store_id)
+        header, contents = bringing(frozen.header, brings), frozen.contents()
+        contents = _all_anew(contents) if is_full else contents
+        return store.put(group, candidate.name, engine, candidate.order, header, _heard(contents, hear))
 
-    def write() -> SnapshotInfo:
-        with _store_of(ports, candidate) as store:
-            if candidate.is_own:
-                check_same(store, store_id)
-            header, contents = bringing(frozen.header, brings), frozen.contents()
-            contents = _all_anew(contents) if is_full else contents
-            return store.put(group, candidate.name, engine, candidate.order, header, _heard(contents, hear))
-
-    _begin(state, ports, job, write)
+    _begin(state, ports, StoreWork.WRITE, candidate, write)
 
 
 def _numbering(state: GroupState) -> dict[str, object]:
@@ -103,7 +99,7 @@ def _all_anew(contents: Iterable[tuple[str, bytes | Content]]) -> Iterator[tuple
 
 @dataclass(frozen=True, slots=True)
 class _Heard:
-    """A `Content` of a snapshot that is being written: who asks for it goes on."""
+    """A `Content` of a snapshot that is being written: who asks for it goes on, also where a store took all pages at first."""
 
     content: Content
     hear: Callable[[], None]
@@ -132,23 +128,13 @@ def _heard(contents: Iterable[tuple[str, bytes | Content]], hear: Callable[[], N
 def confirm(state: GroupState, ports: Ports, name: str) -> None:
     """Make a settled candidate restorable."""
     group, candidate = state.group, _take_out(state, name)
-
-    def mark() -> None:
-        with _store_of(ports, candidate) as store:
-            store.confirm(group, name)
-
-    _begin(state, ports, StoreJob(StoreWork.CONFIRM, candidate, ports.clock_ms()), mark)
+    _begin(state, ports, StoreWork.CONFIRM, candidate, lambda store, _: store.confirm(group, name))
 
 
 def discard(state: GroupState, ports: Ports, name: str) -> None:
     group, candidate = state.group, _take_out(state, name)
     _end_persist(state, ports, candidate, "its outputs differ from those committed")
-
-    def remove() -> None:
-        with _store_of(ports, candidate) as store:
-            store.discard(group, name)
-
-    _begin(state, ports, StoreJob(StoreWork.DISCARD, candidate, ports.clock_ms()), remove)
+    _begin(state, ports, StoreWork.DISCARD, candidate, lambda store, _: store.discard(group, name))
 
 
 def give_up(state: GroupState, ports: Ports) -> None:
@@ -206,13 +192,8 @@ def _note_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> No
     state.snapshots = rules.after_confirming(
         state.snapshots, candidate, state.engine, ports.clock_ms(), ports.wall_us() // 1_000, state.intake.events_taken
     )
-    group, store, confirmed_max = state.group, ports.store, state.settings.confirmed_snapshots_max
-    _begin(
-        state,
-        ports,
-        StoreJob(StoreWork.TIDY, candidate, ports.clock_ms()),
-        lambda: _tidy(store, ports.bus, group, candidate, confirmed_max),
-    )
+    group, confirmed_max = state.group, state.settings.confirmed_snapshots_max
+    _begin(state, ports, StoreWork.TIDY, candidate, lambda store, _: _tidy(store, ports.bus, group, candidate, confirmed_max))
 
 
 def _tidy(store: Store, bus: Bus, group: str, confirmed: Candidate, confirmed_max: int) -> None:
@@ -222,15 +203,22 @@ def _tidy(store: Store, bus: Bus, group: str, confirmed: Candidate, confirmed_ma
         store.discard(group, name)
 
 
-def _begin(state: GroupState, ports: Ports, job: StoreJob, call: Callable[[], object]) -> None:
-    """Start work in the background. Whatever goes wrong there, its end is told."""
-    jobs = state.store_jobs
+def _begin(
+    state: GroupState, ports: Ports, work: StoreWork, candidate: Candidate, call: Callable[[Store, Callable[[], None]], object]
+) -> None:
+    """Start work in the background, on the store that the snapshot is in. It tells that it goes on by calling what it is given
+    beside. Whatever goes wrong there, its end is told."""
+    jobs, job = state.store_jobs, StoreJob(work, candidate, ports.clock_ms())
     jobs.running.append(job)
+
+    def hear() -> None:
+        job.heard_ms = ports.clock_ms()
 
     def run() -> None:
         failure, size = "it ended without a result", 0
         try:
-            made = call()
+            with _store_of(ports, candidate) as store:
+                made = call(store, hear)
             size = made.bytes_total if isinstance(made, SnapshotInfo) else 0
             failure = ""
         except HotspareError as error:

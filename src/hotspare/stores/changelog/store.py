@@ -28,7 +28,7 @@ from hotspare.stores.changelog.collecting import collect
 from hotspare.stores.changelog.records import GroupRecords, ManifestRecords, Said, key, value
 from hotspare.stores.changelog.topics import Topic, parse_url
 from hotspare.stores.content import Blob, blob_of
-from hotspare.stores.contract import Content, SnapshotInfo, StoredSnapshot
+from hotspare.stores.contract import Access, Content, SnapshotInfo, StoredSnapshot
 from hotspare.stores.memory import clock_us
 from hotspare.stores.writing import HEADER, Given, checked, write_new
 
@@ -61,10 +61,11 @@ class PagePlace:
 class ChangelogStore:
     """A `Store` (contract)."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, access: Access = Access.CHANGE) -> None:
         """UsageError where the URL names no brokers."""
         client, name, cache = parse_url(url)
-        self._manifests, self._pages = Topic(client, f"{name}.manifests"), Topic(client, f"{name}.pages")
+        self._access = access
+        self._manifests, self._pages = (Topic(client, f"{name}.{part}", access) for part in ("manifests", "pages"))
         self._cache = PageCache(Path(cache) if cache else None)
         self._lock = threading.Lock()
         self._state = ManifestRecords()
@@ -157,7 +158,8 @@ class ChangelogStore:
         if missing:
             if self._is_gone(group, shot):
                 raise limits.gone(group, shot.value["name"])
-            self._say(group, "doomed", uuid.uuid4().hex, pages=missing)  # so that the next `put` does not count on them
+            if self._access is Access.CHANGE:
+                self._say(group, "doomed", uuid.uuid4().hex, pages=missing)
             raise limits.damaged(group, shot.value["name"], f"page {missing[0]} is missing or its checksum differs")
         return {each.hash: found[each.name] for each in placed}
 

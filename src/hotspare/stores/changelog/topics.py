@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from hotspare.errors import StoreError, UsageError
 from hotspare.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
 from hotspare.retry import Retry
+from hotspare.stores.contract import Access
 
 DEFAULT_NAME = "hotspare-snapshots"
 CACHE = "cache"
@@ -61,21 +62,24 @@ def parse_url(url: str) -> tuple[dict[str, Any], str, str]:
 class Topic:
     """One compacted topic of one partition. StoreError where Kafka cannot be reached or refuses. Safe to use by several threads."""
 
-    def __init__(self, client: Mapping[str, Any], name: str) -> None:
-        self._client, self.name = dict(client), name
+    def __init__(self, client: Mapping[str, Any], name: str, access: Access = Access.CHANGE) -> None:
+        self._client, self.name, self._access = dict(client), name, access
         self._lock = threading.Lock()
         self._producer: Any = None
         self._consumer: Any = None
         self.chunk_bytes = 0
 
     def open(self) -> None:
-        """Make it, or see that it is as it has to be; once."""
+        """Make it, or see that it is as it has to be; once. Who only looks makes none, and finds nothing where none is."""
         with self._lock, _as_store_error():
             if self.chunk_bytes:
                 return
             settings: dict[str, Any] = {**self._client, "error_cb": lambda _: None}
             admin = AdminClient(settings, logger=_QUIET)
-            self._make(admin)
+            if not self._is_there(admin):
+                if self._access is Access.LOOK:
+                    return
+                self._make(admin)
             count, found = _AWAITED.call(lambda: self._described(admin), _is_missing)
             if found["cleanup.policy"] != "compact":
                 hint = "set cleanup.policy=compact: what is deleted by time is lost"
@@ -99,9 +103,10 @@ class Topic:
             )
             self.chunk_bytes = room
 
+    def _is_there(self, admin: Any) -> bool:
+        return self.name in admin.list_topics(timeout=_TIMEOUT_S).topics
+
     def _make(self, admin: Any) -> None:
-        if self.name in admin.list_topics(timeout=_TIMEOUT_S).topics:
-            return
         topic = NewTopic(self.name, num_partitions=1, replication_factor=-1, config=_SETTINGS)
         (future,) = admin.create_topics([topic], operation_timeout=_TIMEOUT_S).values()
         try:
@@ -147,6 +152,8 @@ class Topic:
     def read(self, begin: int) -> Iterator[TopicRecord]:
         """All that is there from that offset on, up to the end as it is now."""
         with self._reading() as consumer:
+            if not self.chunk_bytes:
+                return
             first, end = consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=_TIMEOUT_S)
             position = max(begin, first)
             if position >= end:

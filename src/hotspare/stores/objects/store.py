@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hotspare.errors import SnapshotFormat, StoreError
 from hotspare.stores import later, limits
 from hotspare.stores.content import Blob, blob_of
-from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
+from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.directory_layout import Manifest, manifest_text
 from hotspare.stores.memory import clock_us
 from hotspare.stores.objects.bucket import Bucket
@@ -29,9 +29,9 @@ _WRITE_TRIES_MAX = 5
 class ObjectStore:
     """A `Store` (contract). Of a snapshot's pages, eight are on their way at once."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, access: Access = Access.CHANGE) -> None:
         """UsageError where the URL names none."""
-        self._bucket = Bucket(url)
+        self._bucket, self._access = Bucket(url), access
         self._is_checked = False
         self._named: dict[str, frozenset[str]] = {}
 
@@ -106,7 +106,8 @@ class ObjectStore:
         if damaged:
             if entry not in objects.snapshots().entries:
                 raise limits.gone(objects.group, entry.name)
-            self._bucket.delete(map(objects.page, damaged))  # so that the next `put` does not count on it
+            if self._access is Access.CHANGE:
+                self._bucket.delete(map(objects.page, damaged))
             raise limits.damaged(objects.group, entry.name, f"object {damaged[0]} is missing or its checksum differs")
         return {each: content for each, content in found.items() if content is not None}
 

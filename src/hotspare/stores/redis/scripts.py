@@ -14,7 +14,7 @@ LEFT_S = 60
 """So long content stays that no snapshot names any more: somebody may just be writing one that does."""
 READERS_GONE_S = int(READER_GONE_S)
 
-FOUND = """
+HOLD = """
 local found = {}
 for i = 2, #KEYS do
   if redis.call('EXISTS', KEYS[i]) == 1 then
@@ -102,7 +102,7 @@ return 1
 )
 """KEYS refs, infos, confirmed, manifests; ARGV name, prefix of contents, seconds."""
 
-HOLD = """
+READ = """
 local manifest = redis.call('HGET', KEYS[4], ARGV[1])
 if not manifest then return {'gone'} end
 local seen, decoded = {}, cjson.decode(manifest)
@@ -117,9 +117,9 @@ for _, hash in ipairs(decoded.hashes) do
 end
 redis.call('HSET', KEYS[2], ARGV[2], manifest)
 redis.call('ZADD', KEYS[3], redis.call('TIME')[1], ARGV[2])
-return {'held', manifest}
+return {'read', manifest}
 """
-"""KEYS refs, readers, alive, manifests; ARGV name, reader, prefix of contents. `held`, with the manifest: what it names stays
+"""KEYS refs, readers, alive, manifests; ARGV name, reader, prefix of contents. `read`, with the manifest: what it names stays
 until that reader lets go; `gone`: the snapshot is; `missing`: that content is."""
 
 RENEW = "return redis.call('ZADD', KEYS[1], 'XX', redis.call('TIME')[1], ARGV[1])"

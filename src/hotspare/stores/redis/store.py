@@ -29,7 +29,7 @@ import redis
 from hotspare.errors import StoreError
 from hotspare.stores import later, limits
 from hotspare.stores.content import Blob, blob_of
-from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
+from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.memory import clock_us
 from hotspare.stores.redis import scripts
 from hotspare.stores.redis.server import server_of
@@ -45,13 +45,14 @@ _RENEWED_AT_ONCE = 1_000
 class RedisStore:
     """A `Store` (contract). A value of Redis has 512 MB at most, and so has a page."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, access: Access = Access.CHANGE) -> None:
         """UsageError where the URL names no server."""
+        self._access = access
         self._server: Any = server_of(url, "a Redis store")
         make = self._server.register_script
-        self._found, self._write, self._publish = make(scripts.FOUND), make(scripts.WRITE), make(scripts.PUBLISH)
+        self._hold, self._write, self._publish = make(scripts.HOLD), make(scripts.WRITE), make(scripts.PUBLISH)
         self._confirm, self._discard = make(scripts.CONFIRM), make(scripts.DISCARD)
-        self._hold, self._renew, self._let_go = make(scripts.HOLD), make(scripts.RENEW), make(scripts.LET_GO)
+        self._read, self._renew, self._let_go = make(scripts.READ), make(scripts.RENEW), make(scripts.LET_GO)
 
     def identity(self) -> str:
         with _as_store_error():
@@ -125,7 +126,7 @@ class RedisStore:
         """Of which only the header is read now. One without sizes is of a hotspare that read all at once."""
         reader = _Reader(self, keys, uuid.uuid4().hex)
         with _as_store_error():
-            answer, *said = self._hold(keys=keys.of_reading, args=[name, reader.name, keys.contents])
+            answer, *said = self._read(keys=keys.of_reading, args=[name, reader.name, keys.contents])
         if answer == b"gone":
             raise limits.gone(group, name)
         if answer == b"missing":
@@ -149,8 +150,9 @@ class RedisStore:
         if damaged and self._manifest(keys, name) is None:
             raise limits.gone(group, name)
         if damaged:
-            with _as_store_error():
-                self._server.delete(*(keys.contents + each for each in damaged))  # so that the next `put` does not count on it
+            if self._access is Access.CHANGE:
+                with _as_store_error():
+                    self._server.delete(*(keys.contents + each for each in damaged))
             raise limits.damaged(group, name, f"content {damaged[0]} is missing or its checksum differs")
         return found
 
@@ -186,7 +188,7 @@ class RedisStore:
             return set()
         names = sorted(hashes)
         with _as_store_error():
-            found = self._found(keys=[keys.refs, *(keys.contents + each for each in names)], args=[scripts.HELD_S, *names])
+            found = self._hold(keys=[keys.refs, *(keys.contents + each for each in names)], args=[scripts.HELD_S, *names])
         return {_text(each) for each in found}
 
     def write(self, keys: _Keys, name: str, content: bytes) -> None:

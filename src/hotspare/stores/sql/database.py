@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Executable, MetaData, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, Executable, MetaData, Table, create_engine, event, inspect, make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
 from hotspare.errors import StoreError, UsageError
@@ -93,6 +93,9 @@ class Database:
             self.transaction(tables.create_all)
         except (StoreError, IntegrityError):
             self.transaction(tables.create_all)
+
+    def has(self, table: Table) -> bool:
+        return self.transaction(lambda connection: bool(inspect(connection).has_table(table.name)))
 
     def close(self) -> None:
         """A thread that is in a transaction, or begins one afterwards, closes its connection itself."""

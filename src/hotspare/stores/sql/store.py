@@ -21,7 +21,7 @@ from sqlalchemy.exc import IntegrityError
 from hotspare.errors import SnapshotFormat, StoreError
 from hotspare.stores import later, limits
 from hotspare.stores.content import Blob, blob_of
-from hotspare.stores.contract import Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
+from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.memory import clock_us
 from hotspare.stores.sql import tables as t
 from hotspare.stores.sql.database import Database
@@ -36,8 +36,8 @@ WRITER_GONE_US = 600_000_000
 class SqlStore:
     """A `Store` (contract)."""
 
-    def __init__(self, url: str) -> None:
-        self._database = Database(url)
+    def __init__(self, url: str, access: Access = Access.CHANGE) -> None:
+        self._database, self._access = Database(url), access
         self._is_prepared = False
 
     def identity(self) -> str:
@@ -86,8 +86,7 @@ class SqlStore:
         self._discard(_is(group, name))
 
     def list(self, group: str) -> Sequence[SnapshotInfo]:
-        self._prepare()
-        rows = self._database.rows(select(t.snapshots).where(t.snapshots.c.group_name == group))
+        rows = self._database.rows(select(t.snapshots).where(t.snapshots.c.group_name == group)) if self._prepare() else ()
         return limits.newest_first(map(_info, rows))
 
     def get(self, group: str, name: str) -> StoredSnapshot:
@@ -143,17 +142,22 @@ class SqlStore:
         self._database.change(update(t.readers).where(t.readers.c.reader == reader).values(alive_us=clock_us()))
 
     def let_go(self, reader: str) -> None:
-        """What it read goes, where no snapshot names it."""
+        """What it read goes, where no snapshot names it; of who only looks the next one clears up behind it."""
         self._database.change(delete(t.readers).where(t.readers.c.reader == reader))
-        self._collect()
+        if self._access is Access.CHANGE:
+            self._collect()
 
-    def _prepare(self) -> None:
+    def _prepare(self) -> bool:
+        """Whether the tables are there, which are made if need be, but by who only looks."""
         if not self._is_prepared:
-            self._database.create(t.metadata)
-            self._is_prepared = True
+            if self._access is Access.CHANGE:
+                self._database.create(t.metadata)
+            self._is_prepared = self._access is Access.CHANGE or self._database.has(t.snapshots)
+        return self._is_prepared
 
     def _find(self, group: str, name: str) -> Any | None:
-        self._prepare()
+        if not self._prepare():
+            return None
         return next(iter(self._database.rows(select(t.snapshots).where(_is(group, name)))), None)
 
     def _stored(self, group: str, name: str) -> Any:
@@ -164,13 +168,13 @@ class SqlStore:
         return found
 
     def _contents(self, hashes: set[str]) -> dict[str, bytes]:
-        """ValueError where one is missing or damaged; that is noted, so that the next `put` does not count on it."""
+        """ValueError where one is missing or damaged; that is noted."""
         found: dict[str, bytes] = {}
         for some in in_parts(sorted(hashes)):
             found |= self._database.transaction(partial(_read, hashes=some))
         damaged = sorted(name for name in hashes if name not in found or blob_of(found[name]).hash != name)
         if damaged:
-            for some in in_parts(damaged):
+            for some in in_parts(damaged) if self._access is Access.CHANGE else ():
                 self._database.change(update(t.contents).where(t.contents.c.hash.in_(some)).values(is_whole=False))
             raise ValueError(f"content {damaged[0]} is missing or its checksum differs")
         return found
