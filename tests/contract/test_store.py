@@ -19,9 +19,10 @@ from hotspare.engine.snapshot import PagesInStore
 from hotspare.errors import SnapshotDamaged, StoreError, UsageError
 from hotspare.stores.contract import Access, SnapshotInfo, SnapshotStatus, Store
 from hotspare.stores.directory import DirectoryStore
-from hotspare.stores.memory import MemoryStore
+from hotspare.stores.memory import MemoryStore, clock_us
 from hotspare.stores.open import open_store
 from hotspare.stores.sql.database import Database
+from hotspare.stores.sql.store import SqlStore
 from hotspare.stores.sql.tables import PIECE_BYTES
 from hotspare.stores.writing import AT_ONCE, copied
 from hotspare.testing.cluster import wait_until
@@ -394,3 +395,32 @@ def test_a_memory_snapshot_can_be_damaged_on_purpose() -> None:
         store.get("g", "one")
     assert put(store, "one").status is SnapshotStatus.CANDIDATE
     assert dict(store.get("g", "one").pages) == PAGES
+
+
+def test_a_host_whose_clock_is_wrong_takes_nobody_for_dead(
+    open_store_door: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither who reads nor who writes: the server says what time it is. (A file is of one machine, which has one clock.)"""
+    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
+    monkeypatch.setattr("hotspare.stores.redis.scripts.LEFT_S", 0)
+    ours, theirs, group = open_store_door(), open_store_door(), uuid4().hex
+    if isinstance(ours, SqlStore) and isinstance(ours._database.now_us, int):
+        pytest.skip("it has no server")
+    read = {"p": uuid4().bytes}
+    ours.put(group, "read", "e", 1, b"", read.items())
+    stored = ours.get(group, "read")
+
+    def clear_up() -> None:
+        with monkeypatch.context() as patched:
+            for module in ("sql.database", "objects.collecting", "changelog.store"):
+                patched.setattr(f"hotspare.stores.{module}.clock_us", lambda: clock_us() + 3_600_000_000)
+            theirs.put(group, "next", "e", 2, b"", [("p", uuid4().bytes)])
+            theirs.confirm(group, "next")
+            theirs.discard(group, "read")
+            theirs.keep(group, 1)
+
+    first, filler = Page(uuid4().bytes), [(f"f{number}", uuid4().bytes) for number in range(2 * AT_ONCE)]
+    ours.put(group, "slow", "e", 3, b"", [("first", first), *filler, ("last", Page(uuid4().bytes, clear_up))])
+    assert first.encoded == 1, "what was written before is still there"
+    assert dict(stored.pages) == read
+    ours.forget(group)

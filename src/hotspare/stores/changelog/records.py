@@ -34,6 +34,7 @@ class Said:
     kind: str
     of: str
     value: dict[str, Any]
+    time_us: int
 
 
 def key(group: str, kind: str, *of: str) -> str:
@@ -48,18 +49,19 @@ class ManifestRecords:
     """What the records up to `end` say."""
 
     def __init__(self) -> None:
-        self.end = 0
+        self.end = self._newest_us = 0
         self._said: dict[str, Said] = {}
 
     def take(self, records: Iterable[TopicRecord]) -> None:
         for record in records:
-            self.end = record.offset + 1
+            self.end, self._newest_us = record.offset + 1, max(self._newest_us, record.time_us)
             group, kind, *rest = record.key.split("/")
             if record.value is None:
                 self._said.pop(record.key, None)
             else:
+                content = json.loads(record.value)
                 self._said[record.key] = Said(
-                    record.offset, record.key, unquote(group), kind, "/".join(rest[:1]), json.loads(record.value)
+                    record.offset, record.key, unquote(group), kind, "/".join(rest[:1]), content, record.time_us
                 )
 
     def identity(self) -> str:
@@ -71,15 +73,17 @@ class ManifestRecords:
         return {said.group for said in self._said.values() if said.kind == "shot"}
 
     def group(self, name: str) -> GroupRecords:
-        return GroupRecords(name, [said for said in self._said.values() if said.group == name and said.kind and said.of])
+        found = [said for said in self._said.values() if said.group == name and said.kind and said.of]
+        return GroupRecords(name, found, self._newest_us)
 
 
 @dataclass(slots=True)
 class GroupRecords:
-    """Of one group at one moment."""
+    """Of one group at one moment. `newest_us`: of the newest record of all groups, which is what time it is at least."""
 
     name: str
     said: list[Said]
+    newest_us: int
     _first: dict[tuple[str, str], int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -123,7 +127,7 @@ class GroupRecords:
         found: dict[str, int] = {}
         for said in self.of("claim"):
             if ("abandoned", said.of) not in self._first:
-                found[said.of] = max(said.value["alive_us"], found.get(said.of, 0))
+                found[said.of] = max(said.time_us, found.get(said.of, 0))
         return found
 
     def claimed(self) -> set[str]:

@@ -30,7 +30,7 @@ _EXISTS = KafkaError.TOPIC_ALREADY_EXISTS
 _MISSING = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _AWAITED = Retry(lasting_s=10, pause_s=0.02, pause_max_s=0.5)
 """A topic that one broker made may be unknown to another for a moment."""
-_SETTINGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+_SETTINGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "message.timestamp.type": "LogAppendTime"}
 _QUIET = logging.getLogger("hotspare.stores.changelog")
 _QUIET.addHandler(logging.NullHandler())
 _QUIET.propagate = False
@@ -38,11 +38,13 @@ _QUIET.propagate = False
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """`value` is None in a tombstone."""
+    """`value` is None in a tombstone. `time_us`: when the broker appended it; in a topic of an earlier hotspare, when its writer's
+    clock said it was."""
 
     offset: int
     key: str
     value: bytes | None
+    time_us: int
 
 
 def parse_url(url: str) -> tuple[dict[str, Any], str, str]:
@@ -168,7 +170,7 @@ class Topic:
                         return  # the last ones were compacted away
                     raise KafkaException(message.error())
                 position = message.offset() + 1
-                yield TopicRecord(message.offset(), message.key().decode(), message.value())
+                yield TopicRecord(message.offset(), message.key().decode(), message.value(), message.timestamp()[1] * 1000)
 
     def read_at(self, wanted: Iterable[tuple[str, int]], found: Callable[[str, bytes], object]) -> None:
         """Those of these keys and offsets that are there, in order of offset."""

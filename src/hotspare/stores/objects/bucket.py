@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -28,6 +30,14 @@ _OPTIONS = ("endpoint_url", "region", "profile", _KEY, PASSWORD_FILE, PASSWORD_E
 _FAILURES: tuple[type[Exception], ...] = (OSError, asyncio.TimeoutError)
 KINDS: Mapping[str, str] = MappingProxyType({"s3": "s3", "gs": "gs", "gcs": "gs", "az": "az", "abfs": "az", "abfss": "az"})
 """Schemes, and the extra packages' file systems. Others, `sftp` say, write no object whole or not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An object. `written_us`: when it was written by the storage's own clock; None where its driver does not tell."""
+
+    size: int
+    written_us: int | None
 
 
 class Bucket:
@@ -76,6 +86,9 @@ class Bucket:
 
     def sizes(self, folder: str) -> dict[str, int]:
         """Of all objects whose keys begin with `folder/`, by the rest of the key, ordered by it."""
+        return {key: each.size for key, each in self.listed(folder).items()}
+
+    def listed(self, folder: str) -> dict[str, Listed]:
         path = self._path(folder)
         with self._as_store_error():
             try:
@@ -83,7 +96,7 @@ class Bucket:
             except FileNotFoundError:
                 return {}
         begin = len(path) + 1
-        return {name[begin:]: int(about["size"]) for name, about in sorted(found.items()) if len(name) > begin}
+        return {name[begin:]: _listed(about) for name, about in sorted(found.items()) if len(name) > begin}
 
     def delete(self, keys: Iterable[str]) -> None:
         """No error for one that is gone."""
@@ -119,6 +132,11 @@ class Bucket:
         """In one line, without the secret."""
         said = " ".join(f"{type(error).__name__}: {error}".split())
         return (said.replace(self._secret, "***") if self._secret else said)[:300]
+
+
+def _listed(about: Mapping[str, Any]) -> Listed:
+    written = about.get("LastModified")
+    return Listed(int(about["size"]), round(written.timestamp() * 1_000_000) if isinstance(written, datetime) else None)
 
 
 def _settings(scheme: str, query: str) -> tuple[str, dict[str, Any]]:

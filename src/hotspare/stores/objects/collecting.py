@@ -7,7 +7,8 @@ doomed counts for nothing as long as the collector could yet delete it, which is
 gone, and a page that is gone never comes back under its name.
 
 A writer that was not heard of for `WRITER_GONE_US` is abandoned: its seal is made, and says so. If it does live, it cannot make the
-seal, and writes again. So the clocks of several machines decide when garbage goes, and nothing else. The seal of an abandoned
+seal, and writes again. What time it is the storage says, by when the newest object was written, so that a host whose clock is wrong
+does no harm; where its driver does not tell, clocks of hosts decide when garbage goes, and nothing else. The seal of an abandoned
 writer stays for ever; it has nine bytes.
 """
 
@@ -155,12 +156,11 @@ def _named(group: GroupObjects, pages: Iterable[str], known: dict[str, frozenset
 
 def _abandon(group: GroupObjects, listing: Listing) -> None:
     """End writers that were not heard of for long, and put away what they left."""
-    claims, now = group.claims(), clock_us()
-    alive = dict(claims.alive_us)
+    claims = group.claims()
+    now = max(listing.newest_us, claims.newest_us) or clock_us()
     unsealed = {entry.writer: entry for entry in listing.entries if entry.writer not in listing.sealed}
-    for entry in unsealed.values():
-        alive[entry.writer] = max(entry.written_time_us, alive.get(entry.writer, 0))
-    for writer, alive_us in alive.items():
+    ended = dict.fromkeys(unsealed, 0)  # who has no claim any more writes no more, or has sealed it meanwhile
+    for writer, alive_us in (ended | claims.alive_us).items():
         if now - alive_us <= WRITER_GONE_US:
             continue
         if writer not in listing.sealed and group.seal(writer, ABANDONED) and writer in unsealed:

@@ -7,12 +7,26 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Executable, MetaData, Table, create_engine, event, inspect, make_url
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    Connection,
+    Engine,
+    Executable,
+    MetaData,
+    Table,
+    create_engine,
+    event,
+    inspect,
+    literal_column,
+    make_url,
+)
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
 from hotspare.errors import StoreError, UsageError
 from hotspare.passwords import password_alone
 from hotspare.retry import Pauses, Retry
+from hotspare.stores.memory import clock_us
 
 _T = TypeVar("_T")
 _DRIVERS = MappingProxyType(
@@ -41,6 +55,23 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 _CONTENTION = ("database is locked", "deadlock", "could not serialize", "lock wait timeout", "try restarting transaction")
 _CONTENTION_CODES = (1020, 1205, 1213)
 """Of MariaDB: a record has changed; a lock was not to be had; a deadlock."""
+
+
+_OF_MYSQL = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)"
+_NOW_US = MappingProxyType(
+    {
+        "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)",
+        "mysql": _OF_MYSQL,
+        "mariadb": _OF_MYSQL,
+    }
+)
+
+
+def now_us(of: Connection | Engine) -> Any:
+    """Microseconds since 1970 UTC by the server's clock, for use in a statement: those of hosts may be far apart. By this host's
+    where the database is a file, or its server's is not known."""
+    said = _NOW_US.get(of.dialect.name)
+    return clock_us() if said is None else literal_column(said, BigInteger)
 
 
 class Database:
@@ -86,6 +117,10 @@ class Database:
     def change(self, statement: Executable) -> int:
         """How many rows it changed; databases differ in whether one counts that had the value before."""
         return self.transaction(lambda connection: connection.execute(statement).rowcount)
+
+    @property
+    def now_us(self) -> Any:
+        return now_us(self._engine)
 
     def create(self, tables: MetaData) -> None:
         """Those that are not there; somebody else may create them at the same moment."""

@@ -24,7 +24,7 @@ from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.memory import clock_us
 from hotspare.stores.sql import tables as t
-from hotspare.stores.sql.database import Database
+from hotspare.stores.sql.database import Database, now_us
 from hotspare.stores.writing import HEADER, Given, checked, in_parts, write_new
 
 _NAMES_AT_ONCE = 200
@@ -139,7 +139,7 @@ class SqlStore:
         self._database.close()
 
     def renew(self, reader: str) -> None:
-        self._database.change(update(t.readers).where(t.readers.c.reader == reader).values(alive_us=clock_us()))
+        self._database.change(update(t.readers).where(t.readers.c.reader == reader).values(alive_us=self._database.now_us))
 
     def let_go(self, reader: str) -> None:
         """What it read goes, where no snapshot names it; of who only looks the next one clears up behind it."""
@@ -216,7 +216,7 @@ class _Writing:
         self._database, self._name = database, uuid.uuid4().hex
 
     def __enter__(self) -> _Writing:
-        self._database.change(insert(t.writers).values(writer=self._name, alive_us=clock_us()))
+        self._database.change(insert(t.writers).values(writer=self._name, alive_us=self._database.now_us))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -232,7 +232,7 @@ class _Writing:
 
         def count_on(connection: Connection) -> set[str]:
             wanted = and_(t.contents.c.hash.in_(sorted(hashes)), t.contents.c.is_whole)
-            connection.execute(update(t.writers).where(t.writers.c.writer == self._name).values(alive_us=clock_us()))
+            connection.execute(update(t.writers).where(t.writers.c.writer == self._name).values(alive_us=now_us(connection)))
             connection.execute(update(t.contents).where(wanted).values(writer=self._name))
             return set(connection.execute(select(t.contents.c.hash).where(wanted)).scalars())
 
@@ -276,7 +276,7 @@ def _read(connection: Connection, hashes: Sequence[str]) -> dict[str, bytes]:
 
 def _hold(connection: Connection, snapshot: int, reader: str) -> None:
     """IntegrityError where a content is going."""
-    connection.execute(insert(t.readers).values(reader=reader, alive_us=clock_us()))
+    connection.execute(insert(t.readers).values(reader=reader, alive_us=now_us(connection)))
     pages = select(literal(reader), t.pages.c.hash).where(t.pages.c.snapshot == snapshot).distinct()
     connection.execute(insert(t.reads).from_select(["reader", "hash"], pages))
 
@@ -303,8 +303,9 @@ def _publish(connection: Connection, group: str, info: SnapshotInfo, blobs: dict
 
 
 def _end_the_dead(connection: Connection) -> None:
-    connection.execute(delete(t.writers).where(t.writers.c.alive_us < clock_us() - WRITER_GONE_US))
-    connection.execute(delete(t.readers).where(t.readers.c.alive_us < clock_us() - int(later.READER_GONE_S * 1e6)))
+    now = now_us(connection)
+    connection.execute(delete(t.writers).where(t.writers.c.alive_us < now - WRITER_GONE_US))
+    connection.execute(delete(t.readers).where(t.readers.c.alive_us < now - int(later.READER_GONE_S * 1e6)))
 
 
 def _is_named() -> Any:
