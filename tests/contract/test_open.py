@@ -16,7 +16,7 @@ from hotspare.coordination.sqlite import SqliteCoordination
 from hotspare.errors import BusLocked, UsageError
 from hotspare.host.restoring import store_url
 from hotspare.stores.directory import DirectoryStore
-from hotspare.stores.open import default_store_url, open_store
+from hotspare.stores.open import default_store_url, open_existing_store, open_store
 from tests.contract.material import member, outgoing, values
 
 
@@ -107,6 +107,10 @@ def test_the_busy_timeout_can_be_set(tmp_path: Path) -> None:
         (open_store, "ftp://user:secret@host", "'ftp' is no kind of snapshot store"),
         (open_store, "file://relative/folder", "needs an absolute folder"),
         (open_store, "file:///", "needs an absolute folder"),
+        (open_store, "file:///a%00b", "needs an absolute folder"),
+        (open_existing_store, "sqlite:///relative.db", "names no database"),
+        (open_existing_store, "file:///nowhere/a%20b", "there is no folder /nowhere/a b"),
+        (open_existing_store, "sqlite:////nowhere/a%20b.db", "there is no file /nowhere/a b.db"),
         (open_store, "file:///folder?keyfile=/secret", "takes no option but that of a key"),
         (open_store, "file:///folder#secret", "write %3F for a question mark and %23"),
         (open_store, "file://[secret", "URL of a snapshot store cannot be read"),

@@ -180,7 +180,7 @@ def test_keeping_spares_candidates_and_the_newest_confirmed(store: Store) -> Non
 
 
 def test_groups_are_separate(store: Store) -> None:
-    groups = ["g", "g.", "G,1", "..", ".", "a/b", "a%2Fb", "ü"]
+    groups = ["g", "G", " g", "g.", "G,1", "..", ".", "a/b", "a%2Fb", "ü", "u\u0308", "ß", "ss", "🙂", "*", "{g}", "'\"\\%_"]
     for group in groups:
         store.put(group, "one", "e", 1, group.encode(), [("p", b"same")])
     store.forget("g")
@@ -224,6 +224,7 @@ def test_unusable_input_is_refused(store: Store) -> None:
         ("g", "", "e", 1, b"", []),
         ("g", "n", "", 1, b"", []),
         ("g", "n\n", "e", 1, b"", []),
+        ("g ", "n", "e", 1, b"", []),
         ("g", "n" * 301, "e", 1, b"", []),
         ("g", "n", "e", -1, b"", []),
         ("g", "n", "e", 2**63, b"", []),

@@ -376,11 +376,15 @@ def test_all_who_ask_first_at_once_get_the_same_identity(tmp_path: Path) -> None
     assert len(set(found)) == 1
 
 
-def test_a_folder_that_is_gone_has_no_identity(tmp_path: Path) -> None:
+def test_a_folder_that_is_gone_or_is_none_is_told(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path / "there")
     (tmp_path / "there").rmdir()
     with pytest.raises(StoreError, match="cannot identify there"):
         store.identity()
+    (tmp_path / "there").write_text("no folder")
+    for call in (store.list, store.forget, lambda group: store.get(group, "one"), lambda group: store.keep(group, 1)):
+        with pytest.raises(StoreError, match="cannot list snapshots in g"):
+            call("g")
 
 
 def test_a_large_snapshot_is_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

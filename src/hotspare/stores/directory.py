@@ -22,6 +22,7 @@ from hotspare.stores.directory_layout import (
     Entry,
     GroupFolder,
     Manifest,
+    as_store_error,
     manifest_text,
     parse_manifest,
     store_identity,
@@ -41,11 +42,11 @@ class DirectoryStore:
     def __init__(self, root: Path, access: Access = Access.CHANGE) -> None:
         self._root, self._access = root.absolute(), access
         if access is Access.CHANGE:
-            with _as_store_error("create", self._root):
+            with as_store_error("create", self._root):
                 self._root.mkdir(parents=True, exist_ok=True)
 
     def identity(self) -> str:
-        with _as_store_error("identify", self._root):
+        with as_store_error("identify", self._root):
             return store_identity(self._root)
 
     def put(
@@ -56,7 +57,7 @@ class DirectoryStore:
         limits.check_order(order)
         folder = GroupFolder(self._root, group)
         entry = folder.entry(order, engine, name)
-        with _as_store_error("write", entry.path), _leaving_room(folder):
+        with as_store_error("write", entry.path), _leaving_room(folder):
             folder.create()
             with folder.claiming() as claim:
                 blobs = _write_pages(folder, claim, name, pages)
@@ -72,7 +73,7 @@ class DirectoryStore:
 
     def confirm(self, group: str, name: str) -> None:
         folder, entry = GroupFolder(self._root, group), self._find(group, name)
-        with _as_store_error("confirm", entry.path):
+        with as_store_error("confirm", entry.path):
             try:
                 manifest = entry.read()
             except FileNotFoundError as error:
@@ -101,7 +102,7 @@ class DirectoryStore:
         folder = GroupFolder(self._root, group)
         entry = self._find(group, name)
         manifest: Manifest | None = None
-        with _as_store_error("read", entry.path):
+        with as_store_error("read", entry.path):
             try:
                 manifest = entry.read()
                 is_large = manifest.bytes_total > later.AT_ONCE_BYTES_MAX
@@ -211,17 +212,18 @@ def _undamaged(entry: Entry) -> Manifest | None:
 def _manifests(folder: GroupFolder) -> Iterator[tuple[Entry, Manifest | None]]:
     """Greatest order first; what is discarded meanwhile is left out."""
     for entry in folder.entries():
-        try:
-            manifest = _undamaged(entry)
-        except FileNotFoundError:
-            continue
-        except SnapshotFormat:
-            manifest = None
+        with as_store_error("read", entry.path):
+            try:
+                manifest = _undamaged(entry)
+            except FileNotFoundError:
+                continue
+            except SnapshotFormat:
+                manifest = None
         yield entry, manifest
 
 
 def _remove(entry: Entry) -> None:
-    with _as_store_error("discard", entry.path):
+    with as_store_error("discard", entry.path):
         entry.remove()
 
 
@@ -234,15 +236,6 @@ def _info(entry: Entry, manifest: Manifest | None) -> SnapshotInfo:
         written_time_us=manifest.written_time_us if manifest else 0,
         bytes_total=manifest.bytes_total if manifest else 0,
     )
-
-
-@contextlib.contextmanager
-def _as_store_error(verb: str, path: Path) -> Iterator[None]:
-    """OSError becomes StoreError, with the path and the system's reason."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"cannot {verb} {path.name}", detail=f"{path}: {error.strerror or error}") from error
 
 
 @contextlib.contextmanager
@@ -276,7 +269,7 @@ class _Pages(Mapping[str, bytes]):
 
     def __getitem__(self, page: str) -> bytes:
         blob = self._blobs[page]
-        with _as_store_error("read", self._entry.path):
+        with as_store_error("read", self._entry.path):
             try:
                 return self._folder.read_blob(blob)
             except ValueError as error:

@@ -110,6 +110,15 @@ class Entry:
         sync_folder(self.path.parent)
 
 
+@contextlib.contextmanager
+def as_store_error(verb: str, path: Path) -> Iterator[None]:
+    """OSError becomes StoreError, with the path and the system's reason."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"cannot {verb} {path.name}", detail=f"{path}: {error.strerror or error}") from error
+
+
 def quoted(text: str) -> str:
     """A file name for free text; reversible. A leading dot would hide it or climb; commas separate."""
     name = quote(text, safe="@+=:#")
@@ -228,11 +237,12 @@ class GroupFolder:
         return Entry(self.folder / (stem + _MANIFEST), order, engine, name)
 
     def entries(self) -> list[Entry]:
-        """Greatest order first, then by name."""
-        try:
-            paths = [path for path in self.folder.iterdir() if path.name.endswith(_MANIFEST)]
-        except FileNotFoundError:
-            return []
+        """Greatest order first, then by name. StoreError where they cannot be listed."""
+        with as_store_error("list snapshots in", self.folder):
+            try:
+                paths = [path for path in self.folder.iterdir() if path.name.endswith(_MANIFEST)]
+            except FileNotFoundError:
+                return []
         entries = [entry for entry in map(_entry_of, paths) if entry is not None]
         return sorted(entries, key=lambda entry: (-entry.order, entry.name))
 

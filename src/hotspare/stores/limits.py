@@ -24,11 +24,10 @@ def is_identity(text: str) -> bool:
 
 
 def check_name(what: str, name: str) -> None:
-    """`what` is group, snapshot, engine or page."""
-    if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable():
-        raise UsageError(
-            f"{what} name {name[:40]!r} cannot be used in a store", hint=f"use 1 to {NAME_LENGTH_MAX} printable characters"
-        )
+    """`what` is group, snapshot, engine or page. To some databases a name with blanks behind it is the one without."""
+    if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable() or name.endswith(" "):
+        hint = f"use 1 to {NAME_LENGTH_MAX} printable characters, no blank as the last one"
+        raise UsageError(f"{what} name {name[:40]!r} cannot be used in a store", hint=hint)
 
 
 def check_snapshot(group: str, name: str, engine: str, order: int) -> None:

@@ -42,7 +42,10 @@ def open_existing_store(url: str, access: Access = Access.LOOK) -> Store:
 def is_there(url: str) -> bool:
     """False where the URL names a folder or file that does not exist; of a server nobody knows before it is asked."""
     place = _place(url)
-    return place is None or place.exists()
+    try:
+        return place is None or place.exists()
+    except OSError:  # who opens it says so
+        return True
 
 
 def _place(url: str) -> Path | None:
@@ -50,7 +53,8 @@ def _place(url: str) -> Path | None:
     scheme, separator, rest = url.partition("?")[0].partition("://")
     if separator and scheme == "file":
         return _folder(rest)
-    return Path(rest.removeprefix("/")) if separator and scheme == "sqlite" else None
+    file = Path(unquote(rest.removeprefix("/")))
+    return file if separator and scheme == "sqlite" and file.is_absolute() else None
 
 
 def _opened(url: str, access: Access) -> Store:
@@ -75,7 +79,7 @@ def _opened(url: str, access: Access) -> Store:
 def _folder(rest: str) -> Path:
     """Of what stands behind `file://`. Nothing of it is passed over: an option that is written wrong might be that of a key."""
     host, slash, path = rest.partition("/")
-    if host not in ("", "localhost") or not path:
+    if host not in ("", "localhost") or not path or "\0" in unquote(path):
         raise UsageError("file:// needs an absolute folder", hint="use file:///folder")
     if "?" in path or "#" in path:
         raise UsageError(
