@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 from hotspare.errors import UsageError
@@ -13,6 +13,7 @@ from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 NEWEST = "newest"
 FORMS = "newest, a name or its beginning, time:2026-01-31T08:00, or position:12345"
 _TIME, _POSITION = "time:", "position:"
+_BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Among(Enum):
@@ -40,11 +41,11 @@ def parse_choice(text: str) -> SnapshotChoice:
     if text.startswith(_TIME):
         try:
             at = datetime.fromisoformat(text.removeprefix(_TIME))
-        except ValueError:
+            at = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
+        except (ValueError, OverflowError):
             raise UsageError(f"{text!r} names no time", hint="write time:2026-01-31T08:00:00, in UTC or with a zone") from None
-        at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
         within_us = 0 if at.microsecond else 999_999  # of the second that is said, and shown, all of it
-        return SnapshotChoice(time_us=round(at.timestamp() * 1_000_000) + within_us)
+        return SnapshotChoice(time_us=(at - _BEGIN) // timedelta(microseconds=1) + within_us)
     if text.startswith(_POSITION):
         number = text.removeprefix(_POSITION)
         if not (number.isdecimal() and len(number) <= 18):

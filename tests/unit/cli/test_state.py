@@ -227,6 +227,7 @@ def test_a_time_is_said_as_it_is_shown() -> None:
     ("text", "words"),
     [
         ("time:yesterday", "names no time"),
+        ("time:0001-01-01T00:00+23:59", "names no time"),
         ("position:-1", "names no position"),
         ("0", "4 snapshots of group g begin with 0"),
         ("050", "is not confirmed"),
