@@ -54,7 +54,7 @@ class ManifestRecords:
 
     def take(self, records: Iterable[TopicRecord]) -> None:
         for record in records:
-            self.end, self._newest_us = record.offset + 1, max(self._newest_us, record.time_us)
+            self.end, self._newest_us = record.offset + 1, record.time_us
             group, kind, *rest = record.key.split("/")
             if record.value is None:
                 self._said.pop(record.key, None)

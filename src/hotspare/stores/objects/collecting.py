@@ -7,9 +7,9 @@ doomed counts for nothing as long as the collector could yet delete it, which is
 gone, and a page that is gone never comes back under its name.
 
 A writer that was not heard of for `WRITER_GONE_US` is abandoned: its seal is made, and says so. If it does live, it cannot make the
-seal, and writes again. What time it is the storage says, by when the newest object was written, so that a host whose clock is wrong
-does no harm; where its driver does not tell, clocks of hosts decide when garbage goes, and nothing else. The seal of an abandoned
-writer stays for ever; it has nine bytes.
+seal, and writes again. What time it is the storage says, by when it wrote a claim of the collector's own, so that a host whose
+clock is wrong does no harm; where its driver does not tell, clocks of hosts decide when garbage goes, and nothing else. The seal of
+an abandoned writer stays for ever; it has nine bytes.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from hotspare.stores.objects.layout import (
 
 WRITER_GONE_US = 600_000_000
 _CLAIM_EVERY_US = 60_000_000
+_ENDED_US = -WRITER_GONE_US - 1
+"""Of who has no claim any more: he writes no more, or has sealed it meanwhile."""
 
 
 class Writing:
@@ -156,12 +158,15 @@ def _named(group: GroupObjects, pages: Iterable[str], known: dict[str, frozenset
 
 def _abandon(group: GroupObjects, listing: Listing) -> None:
     """End writers that were not heard of for long, and put away what they left."""
-    claims = group.claims()
-    now = max(listing.newest_us, claims.newest_us) or clock_us()
+    claims, clock = group.claims(), uuid.uuid4().hex
     unsealed = {entry.writer: entry for entry in listing.entries if entry.writer not in listing.sealed}
-    ended = dict.fromkeys(unsealed, 0)  # who has no claim any more writes no more, or has sealed it meanwhile
-    for writer, alive_us in (ended | claims.alive_us).items():
-        if now - alive_us <= WRITER_GONE_US:
+    if claims.alive_us:
+        group.write_claim(clock, 0, clock_us(), ())
+        claims = group.claims()
+        group.release([f"{clock},0"])
+    now = claims.alive_us.pop(clock, 0)
+    for writer in {**unsealed, **claims.alive_us}:
+        if now - claims.alive_us.get(writer, _ENDED_US) <= WRITER_GONE_US:
             continue
         if writer not in listing.sealed and group.seal(writer, ABANDONED) and writer in unsealed:
             group.remove_manifest(unsealed[writer])

@@ -23,7 +23,7 @@ from hotspare.errors import SnapshotFormat, UsageError
 from hotspare.stores import limits
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 from hotspare.stores.directory_layout import Manifest, parse_manifest, quoted
-from hotspare.stores.objects.bucket import Bucket, Listed
+from hotspare.stores.objects.bucket import Bucket
 
 WHOLE, ABANDONED = b"whole", b"abandoned"
 CONFIRMED, REPLACED = b"confirmed", b"replaced"
@@ -51,15 +51,13 @@ class ManifestObject:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The snapshots of a group at one moment; the sets are of writers, by what their seals and fates say. `newest_us`: when the
-    newest of these objects was written by the storage's clock, 0 where that is not told."""
+    """The snapshots of a group at one moment; the sets are of writers, by what their seals and fates say."""
 
     entries: tuple[ManifestObject, ...]
     sealed: frozenset[str]
     abandoned: frozenset[str]
     confirmed: frozenset[str]
     replaced: frozenset[str]
-    newest_us: int
 
     def status(self, entry: ManifestObject) -> SnapshotStatus:
         return SnapshotStatus.CONFIRMED if entry.writer in self.confirmed else SnapshotStatus.CANDIDATE
@@ -75,13 +73,11 @@ class Listing:
 
 @dataclass(slots=True)
 class Claims:
-    """Of all writers of a group: when each was alive last, and the pages of others on which they count. `newest_us` as in
-    `Listing`."""
+    """Of all writers of a group: when each was alive last, and the pages of others on which they count."""
 
     alive_us: dict[str, int] = field(default_factory=dict)
     keys: dict[str, list[str]] = field(default_factory=dict)
     pages: set[str] = field(default_factory=set)
-    newest_us: int = 0
 
 
 class GroupObjects:
@@ -101,8 +97,7 @@ class GroupObjects:
         return ManifestObject(key, info.order, info.engine, info.name, info.written_time_us, info.bytes_total, writer)
 
     def snapshots(self) -> Listing:
-        listed = self.bucket.listed(self.path("snapshots"))
-        sizes = {key: each.size for key, each in listed.items()}
+        sizes = self.bucket.sizes(self.path("snapshots"))
         entries = (entry for key in sizes if (entry := _entry_of(key)) is not None)
         return Listing(
             tuple(sorted(entries, key=lambda entry: (-entry.order, entry.name))),
@@ -110,7 +105,6 @@ class GroupObjects:
             abandoned=_writers(sizes, _SEAL, ABANDONED),
             confirmed=_writers(sizes, _FATE, CONFIRMED),
             replaced=_writers(sizes, _FATE, REPLACED),
-            newest_us=_newest_us(listed),
         )
 
     def path(self, *key: str) -> str:
@@ -159,8 +153,7 @@ class GroupObjects:
 
     def claims(self) -> Claims:
         """By the storage's clock where it tells, else by that of who claims."""
-        listed = self.bucket.listed(self.path("claims"))
-        found = Claims(newest_us=_newest_us(listed))
+        found, listed = Claims(), self.bucket.listed(self.path("claims"))
         texts = self.bucket.each(self.bucket.get, (self.path("claims", key) for key in listed))
         for (key, each), text in zip(listed.items(), texts, strict=True):
             writer = key.partition(",")[0]
@@ -203,10 +196,6 @@ def hash_of(page: str) -> str:
 
 def _writers(sizes: Mapping[str, int], kind: str, said: bytes) -> frozenset[str]:
     return frozenset(key.removeprefix(kind) for key, size in sizes.items() if key.startswith(kind) and size == len(said))
-
-
-def _newest_us(listed: Mapping[str, Listed]) -> int:
-    return max((each.written_us or 0 for each in listed.values()), default=0)
 
 
 def _entry_of(key: str) -> ManifestObject | None:
