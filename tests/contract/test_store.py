@@ -321,16 +321,17 @@ def test_looking_changes_nothing(
 
 def test_looking_makes_no_store(tmp_path: Path, kafka: KafkaServers) -> None:
     """A name that is written wrong is no store, and has no snapshots."""
-    (tmp_path / "empty.db").touch()
-    changelog = f"{kafka.url}/never-{uuid4().hex}"
-    for url in ((tmp_path / "none").as_uri(), f"sqlite:///{tmp_path}/empty.db", changelog):
+    others = tmp_path / "others.db"
+    with contextlib.closing(sqlite3.connect(others)) as database:
+        database.execute("CREATE TABLE t (c)")
+    before, changelog = others.read_bytes(), f"{kafka.url}/never-{uuid4().hex}"
+    for url in ((tmp_path / "none").as_uri(), f"sqlite:///{others}", changelog):
         with contextlib.closing(open_store(url, Access.LOOK)) as looking:
             assert list(looking.list("g")) == []
             with pytest.raises(StoreError, match="snapshot one of group g is not in the store"):
                 looking.get("g", "one")
     assert not (tmp_path / "none").exists()
-    with contextlib.closing(sqlite3.connect(tmp_path / "empty.db")) as database:
-        assert database.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+    assert others.read_bytes() == before
     topics = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=30).topics
     assert [name for name in topics if name.startswith("never-")] == []
 

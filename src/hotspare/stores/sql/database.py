@@ -26,6 +26,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, SQLAlc
 from hotspare.errors import StoreError, UsageError
 from hotspare.passwords import password_alone
 from hotspare.retry import Pauses, Retry
+from hotspare.stores.contract import Access
 from hotspare.stores.memory import clock_us
 
 _T = TypeVar("_T")
@@ -77,7 +78,7 @@ def now_us(of: Connection | Engine) -> Any:
 class Database:
     """One database; connections are made when they are needed. Safe to use by several threads."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, access: Access = Access.CHANGE) -> None:
         """UsageError where the URL names none, or what it needs is not installed."""
         parts = _checked(url)
         kind = parts.drivername.partition("+")[0]
@@ -89,7 +90,7 @@ class Database:
             missing = f"the driver for {kind} databases cannot be used"
             raise UsageError(missing, detail=str(error)[:200], hint="pip install 'hotspare[sql]'") from None
         if kind == "sqlite":
-            _prepare_sqlite(self._engine)
+            _prepare_sqlite(self._engine, access)
         self._is_closed = False
 
     def transaction(self, work: Callable[[Connection], _T]) -> _T:
@@ -151,17 +152,18 @@ def _checked(url: str) -> URL:
     return parts if secret is None else parts.set(password=secret)
 
 
-def _prepare_sqlite(engine: Engine) -> None:
+def _prepare_sqlite(engine: Engine, access: Access) -> None:
     """Foreign keys hold, what is written is on the disk, and a transaction takes the write lock at once: two that would take it
-    later would each wait for the other."""
+    later would each wait for the other. Who only looks takes none, and leaves a file of others as it is."""
+    is_looking = access is Access.LOOK
 
     def connected(connection: Any, _record: object) -> None:
         connection.isolation_level = None
-        for setting in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):
+        for setting in ("foreign_keys=ON", *(() if is_looking else ("journal_mode=WAL",)), "synchronous=FULL"):
             connection.execute(f"PRAGMA {setting}")
 
     def begun(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        connection.exec_driver_sql("BEGIN" if is_looking else "BEGIN IMMEDIATE")
 
     event.listen(engine, "connect", connected)
     event.listen(engine, "begin", begun)

@@ -37,7 +37,7 @@ class SqlStore:
     """A `Store` (contract)."""
 
     def __init__(self, url: str, access: Access = Access.CHANGE) -> None:
-        self._database, self._access = Database(url), access
+        self._database, self._access = Database(url, access), access
         self._is_prepared = False
 
     def identity(self) -> str:
