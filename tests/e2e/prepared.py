@@ -6,6 +6,7 @@ cut short.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -54,7 +55,8 @@ class PreparedCommand:
 
     def send_signal(self, number: signal.Signals) -> None:
         if self._process.exitcode is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended since
+                os.kill(self.pid, number)
 
 
 def _run(arguments: list[str], log: Path) -> None:

@@ -99,8 +99,7 @@ class Shop:
 
     def active(self) -> str:
         """Who has the role, once somebody has."""
-        wait_until(lambda: self.site.cluster.active() is not None, "an active engine", 60)
-        return self.site.cluster.leader().holder
+        return self.site.cluster.wait_active().name
 
     def kill(self, *names: str) -> None:
         for name in names:
@@ -109,7 +108,7 @@ class Shop:
     def end(self, publisher: SpawnedEngine) -> None:
         """Stops the publisher, and engines when all that it brought came out, and reads what came of it."""
         publisher.ask_stop()
-        assert publisher.wait_stopped(60) == 0, publisher.log_tail()
+        assert publisher.wait_stopped() == 0, publisher.log_tail()
         came = self.reference(OLD)["sales/numbered"].num_rows
         wait_until(lambda: self.poll()["sales/numbered"].rows >= came, f"{came} outputs of sales/numbered", 180, poll_s=0.1)
         engines = self.site.cluster.engines.values()

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.e2e
 INBOUND = Partition("hotspare.project.cq.source.I")
 OUTBOUND = Partition("hotspare.project.cq.window.O")
 KILLS = 6
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0
 
 
 @pytest.fixture

@@ -60,9 +60,7 @@ class Example:
         return self.rows(window)
 
     def kill_active(self) -> None:
-        active = self.cluster.active()
-        assert active is not None
-        active.kill()
+        self.cluster.wait_active().kill()
 
 
 def test_the_joins(tmp_path: Path) -> None:

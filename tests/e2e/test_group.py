@@ -12,7 +12,7 @@ from hotspare.demo.scenario import Demo, DemoOptions
 from hotspare.demo.site import embedded
 from hotspare.host.process import EXIT_RUNNER_DIED
 from hotspare.testing.cluster import wait_until
-from tests.e2e.site import Site
+from tests.e2e.site import PATIENT, Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -35,30 +35,30 @@ def test_killed_jvm_killed_and_frozen_engines_lose_double_and_change_nothing_e2_
 
 def test_a_spare_whose_jvm_hangs_ends_and_says_why(tmp_path: Path) -> None:
     """SPEC H3: its topic moves and its pipeline does not; whoever started it may start it again."""
-    site = Site(tmp_path, options=("--pipeline-stall-ms", "3000"))
+    site = Site(tmp_path, options=())
     try:
         site.cluster.start_engine("one")
         site.cluster.wait_ready()
-        hung = site.cluster.start_engine("two")
+        hung = site.cluster.start_engine("two", "--pipeline-stall-ms", "3000")
         site.cluster.wait_ready()
         for process_id in hung.jvm_ids():
             os.kill(process_id, signal.SIGSTOP)
-        assert hung.wait_stopped(90) == EXIT_RUNNER_DIED, hung.log_tail()
+        assert hung.wait_stopped(180) == EXIT_RUNNER_DIED, hung.log_tail()
         assert "input is there and the runner does not bring it" in hung.log_tail()
         site.publish("".join(f"i,n,{i},1,1\n" for i in range(50)))
         site.wait_for_outputs(50)
-        wait_until(lambda: not hung.jvm_ids(), "its JVM is gone", 30)
+        wait_until(lambda: not hung.jvm_ids(), "its JVM is gone")
     finally:
         site.stop()
     assert site.cluster.leftovers() == [], "a stopped JVM ends with its engine"
 
 
 def test_a_planned_switch_over_moves_the_role_and_loses_nothing_c3_z15(tmp_path: Path) -> None:
-    site = Site(tmp_path, options=("--runner", "local"))
+    site = Site(tmp_path, options=("--runner", "local", *PATIENT))
     try:
         site.cluster.start_engine("one")
         site.cluster.start_engine("two")
-        site.cluster.wait_ready(60)
+        site.cluster.wait_ready()
         before = site.cluster.leader()
         site.publish("".join(f"i,n,{i},1,1\n" for i in range(50)))
         site.wait_for_outputs(50)

@@ -16,6 +16,7 @@ from hotspare.bus.naming import group_name
 from hotspare.testing.cluster import Cluster, wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer
+from tests.e2e.site import whole_lines
 
 EXAMPLE = Path(__file__).parents[2].parent / "shared" / "conformance" / "ha-kafka"
 pytestmark = [
@@ -71,18 +72,16 @@ def test_the_sum_goes_on_across_the_role_change(cluster: Cluster, tmp_path: Path
     cluster.start_other("subscriber", "adapter", *bus, "-C", subscriber)
 
     def written() -> int:
-        return len(result.read_text().splitlines()) if result.exists() else 0
+        return len(whole_lines(result))
 
     for begin in range(0, ROWS, ROWS_EACH):
         with data.open("a") as file:
             file.write("".join(f"{line}\n" for line in given[begin : begin + ROWS_EACH]))
         if begin == ROWS_EACH:
-            active = cluster.active()
-            assert active is not None
-            active.kill()
+            cluster.wait_active().kill()
         wait_until(lambda enough=begin + ROWS_EACH: written() >= enough, "the rows of the input so far", TIMEOUT_S)  # type: ignore[misc]
 
     idle = [float(line.split(",")[1]) for line in given]
-    rows = [line.split(",") for line in result.read_text().splitlines()]
+    rows = [line.split(",") for line in whole_lines(result)]
     numbers = [(int(row[5]), int(row[6])) for row in rows if row[0] == "I"]
     assert numbers == [(n, int(sum(idle[max(0, n - 20) : n]))) for n in range(1, ROWS + 1)]

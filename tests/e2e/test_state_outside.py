@@ -54,11 +54,10 @@ def test_kills_lose_no_record_and_double_no_answer(tmp_path: Path, redis: RedisS
         for turn in range(ROUNDS):
             users = "".join(f"p,n,u{n},{turn * 10 + n}\n" for n in range(USERS))
             site.publish(users, f"users-{turn}.csv", "shop/sales/users")
-            wait_until(lambda t=turn: _limits(database, prefix) == [t * 10 + n for n in range(USERS)], "the records", 60)  # type: ignore[misc]
+            wait_until(lambda t=turn: _limits(database, prefix) == [t * 10 + n for n in range(USERS)], "the records")  # type: ignore[misc]
             numbers = range(turn * ROWS, (turn + 1) * ROWS)
             site.publish("".join(f"i,n,{n},u{n % USERS},1\n" for n in numbers), f"orders-{turn}.csv")
-            active = site.cluster.active()
-            assert active is not None
+            active = site.cluster.wait_active()
             active.kill()
             site.cluster.start_engine(active.name)
             site.cluster.wait_ready(120)
