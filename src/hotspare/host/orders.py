@@ -1,7 +1,7 @@
 """What people tell one engine from afar: to start, where it was loaded to wait for that, and to stop (SPEC H1, H2).
 
-An order is a fact of the group, for one process of one engine, so that none is for a later life of the same name. Whoever waits to
-be started says so in its member record.
+An order is a fact of the group, for one process of one engine, so that none is for a later life of the same name; whoever obeys it
+removes it. Whoever waits to be started says so in its member record.
 """
 
 from __future__ import annotations
@@ -38,8 +38,13 @@ def give(coordination: Coordination, group: str, engine: str, order: EngineOrder
     return member
 
 
-def is_given(coordination: Coordination, group: str, member: Member, order: EngineOrder) -> bool:
-    return coordination.fact(group, _name(member, order)) is not None
+def _is_taken(coordination: Coordination, group: str, member: Member, order: EngineOrder) -> bool:
+    """Whether it is given to this process; then it is no longer there afterwards."""
+    if coordination.fact(group, _name(member, order)) is None:
+        return False
+    with contextlib.suppress(CoordinationError):  # it is obeyed all the same
+        coordination.remove_facts(group, [_name(member, order)])
+    return True
 
 
 def await_start(coordination: Coordination, group: str, member: Member, stop: threading.Event) -> None:
@@ -48,7 +53,7 @@ def await_start(coordination: Coordination, group: str, member: Member, stop: th
     while not stop.is_set():
         with contextlib.suppress(CoordinationError):
             coordination.join(group, waits)
-            if is_given(coordination, group, member, EngineOrder.START):
+            if _is_taken(coordination, group, member, EngineOrder.START):
                 break
         stop.wait(_POLL_S)
     with contextlib.suppress(CoordinationError):
@@ -60,7 +65,7 @@ class StopWatch:
 
     def __init__(self, coordination: Coordination, group: str, member: Member, ask_stop: Callable[[], None]) -> None:
         self._end = threading.Event()
-        self._look = partial(is_given, coordination, group, member, EngineOrder.STOP)
+        self._look = partial(_is_taken, coordination, group, member, EngineOrder.STOP)
         self._ask_stop = ask_stop
         self._thread = threading.Thread(target=self._run, name="orders", daemon=True)
         self._thread.start()
