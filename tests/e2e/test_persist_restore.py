@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hotspare.ha.rules.roles import Role
+from hotspare.stores.open import open_store
 from hotspare.testing.cluster import wait_until
 from tests.e2e.site import PATIENT, PREFIX, Site
 
@@ -45,13 +46,14 @@ def test_persist_from_a_spare_and_restore_on_the_engine_that_failed(tmp_path: Pa
         site.wait_for_outputs(30)
         # persist, from the standby, to storage that both reach; nothing is stopped and nobody looks for the standby. The active
         # knows of it a moment after it has come
-        before, persist = site.cluster.leader(), ("persist", group, "--to", str(shared), *bus)
+        before, persist = site.cluster.leader(), ("persist", group, "--to", str(shared), "--keep", "1", *bus)
         wait_until(lambda: "written by intesp04" in said(site, *persist), "the standby persists")
         assert (site.cluster.leader().holder, site.cluster.leader().epoch) == (before.holder, before.epoch) == ("intesp03", 1)
         done = status(site)["persisted"]
         assert (done["engine"], done["failure"], done["bytes"] > 0) == ("intesp04", None, True)
         listed = said(site, "state", "ls", group, "--store", shared.as_uri())
         assert done["name"][:40] in listed
+        assert [info.name for info in open_store(shared.as_uri()).list(group)] == [done["name"]]
         # the active fails, the standby takes over, and input goes on
         site.cluster.engines["intesp03"].kill()
         wait_until(lambda: site.cluster.leader().holder == "intesp04", "the standby is active")
@@ -78,6 +80,8 @@ def test_persist_from_a_spare_and_restore_on_the_engine_that_failed(tmp_path: Pa
         for name in ("intesp04", "intesp03"):
             said(site, "stop", group, name, *bus)
             assert site.cluster.engines[name].wait_stopped() == 0
+        orders = [name for name in site.cluster.coordination.fact_names(group) if name.startswith(("start-", "stop-"))]
+        assert orders == [], "whoever obeyed them removed them"
         copied = said(site, "persist", group, "--to", str(tmp_path / "copy"), *bus)
         assert "no engine runs" in copied
     finally:

@@ -38,8 +38,8 @@ def group_of_three(folder: Path) -> Script:
     return script
 
 
-def ask(script: Script, to: str = ELSEWHERE, by: str = "") -> int:
-    return persisting.ask(script.world.coordination.client("world"), GROUP, PersistRequest(to, by))
+def ask(script: Script, to: str = ELSEWHERE, by: str = "", keep: int = 0) -> int:
+    return persisting.ask(script.world.coordination.client("world"), GROUP, PersistRequest(to, by, keep))
 
 
 def asked(script: Script, number: int) -> AskedSnapshot:
@@ -120,6 +120,50 @@ def test_who_is_named_does_it_and_nobody_else(tmp_path: Path) -> None:
     for _ in range(600):
         script.turn()
     assert asked(script, number).claims == ()
+    script.until(lambda: asked(script, number).outcome is not None)
+    assert asked(script, number).outcome.failure == "engine nobody, which was to write it, does not run"  # type: ignore[union-attr]
+    assert done(script, ask(script)).outcome.failure == "", "nobody behind it waits for ever"  # type: ignore[union-attr]
+    script.finish()
+
+
+def test_of_a_group_so_many_snapshots_stay_where_they_are_persisted(tmp_path: Path) -> None:
+    """The newest by time; nothing of others; and what an engine that died left there goes."""
+    script = group_of_three(tmp_path)
+    away = script.world.surroundings.elsewhere
+    for group in (GROUP, "sim.other"):
+        away.put(group, "of an earlier life", "e9", 10**9, b"{}", [])
+        MemoryStore.confirm(away, group, "of an earlier life")
+    away.put(GROUP, "left by one that died", "e9", 1, b"{}", [])
+    made = []
+    for keep in (0, 3, 2):
+        script.publish(*EVENTS)
+        outcome = done(script, ask(script, keep=keep)).outcome
+        assert outcome is not None
+        assert outcome.failure == ""
+        made.append(outcome.name)
+        left = sorted(info.name for info in away.list(GROUP))
+        assert left == sorted(["of an earlier life", "left by one that died", *made] if not keep else made_or_before(made, keep))
+    assert [info.name for info in away.list("sim.other")] == ["of an earlier life"]
+    script.finish()
+
+
+def made_or_before(made: list[str], keep: int) -> list[str]:
+    return ["of an earlier life", *made][-keep:]
+
+
+def test_what_stays_although_it_was_to_go_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = group_of_three(tmp_path)
+    away = script.world.surroundings.elsewhere
+
+    def fails(group: str, confirmed_max: int) -> None:
+        raise StoreError("the folder is not there")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(away, "keep", fails)
+        failed = done(script, ask(script, keep=1)).outcome
+    assert failed is not None
+    assert failed.failure == "it may be restored, but older ones that were to go are there: the folder is not there"
+    assert confirmed(away) == [failed.name]
     script.finish()
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from hotspare.ha.effects import persisting
 from tests.simulation.checkers import Violation
-from tests.simulation.weeks import HOUR_MS, MINUTE_MS, Weeks
+from tests.simulation.weeks import MINUTE_MS, Weeks
 
 
 @pytest.mark.parametrize("event_every_ms", [0, 30 * MINUTE_MS], ids=["idle", "steady"])
@@ -13,18 +14,23 @@ def test_nothing_grows_within_a_week(tmp_path: Path, event_every_ms: int) -> Non
     weeks = Weeks(tmp_path, event_every_ms)
     weeks.run(1)
     assert weeks.world.forgotten > 1_000  # topics did forget
+    done = persisting.newest_done(weeks.world.coordination.client("world"), "sim.project")
+    assert done is not None
+    assert (weeks.started, weeks.asked - done.number <= 1, weeks.asked) == (7, True, 56)
+    assert done.outcome is not None
+    assert done.outcome.failure == ""
     assert weeks.world.observer.newest_epoch >= (3 if event_every_ms else 0)
 
 
 def test_what_grows_is_named(tmp_path: Path) -> None:
     """One more fact each hour, as a rule that forgets to tidy up would leave."""
-
-    class Untidy(Weeks):
-        def _let_happen(self, elapsed_ms: int) -> None:
-            super()._let_happen(elapsed_ms)
-            if elapsed_ms % HOUR_MS == 0:
-                client = self.world.coordination.client("untidy")
-                client.set_fact_once("sim.project", f"fact-{elapsed_ms}", b"")
-
+    weeks = Weeks(tmp_path, 0)
+    weeks.world.start("e0")
+    client = weeks.world.coordination.client("untidy")
+    for hour in range(7 * 24):
+        weeks.world.turn()
+        client.set_fact_once("sim.project", f"fact-{hour}", b"")
+        weeks.measure(hour // 24)
     with pytest.raises(Violation, match=r"growth: coordination\[\*\].facts had \d+ elements on day 4 and has \d+ on day 7"):
-        Untidy(tmp_path, 0).run(1)
+        weeks.check_growth()
+    weeks.world.close()

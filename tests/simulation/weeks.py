@@ -1,7 +1,8 @@
 """Weeks in the life of a group, in seconds: with long intervals nothing differs but the number of beats. Nothing grows with time.
 
-Engines tick, renew, take snapshots; topics forget what is older than a day; the right to publish expires; a spare starts anew
-each day, and the role moves every few days. What engines, bus, coordination and store keep is measured every hour.
+Engines tick, renew, take snapshots, and persist some elsewhere as they are asked to; topics forget what is older than a day; the
+right to publish expires; an engine of a new name takes the place of one each day, and the role moves every few days. What engines,
+bus, coordination and stores keep is measured every hour.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from hotspare.ha.effects import persisting
+from hotspare.ha.rules.facts import PersistRequest
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings
 from tests.simulation.checkers import Violation
@@ -51,6 +54,9 @@ _KEPT_MS = DAY_MS
 _EXPIRY_DAYS = 2
 _FAILOVER_DAYS = 3
 _PARTS_DEPTH_MAX = 8
+_PERSIST_MS = 3 * HOUR_MS
+_KEPT = 4
+"""Of requests that are done, and of snapshots where they are persisted."""
 _SPARE = 3
 """By how much the largest size of a day may be larger than before, where what is kept comes and goes."""
 
@@ -64,6 +70,10 @@ class Weeks:
     seed: int = 1
     names: tuple[str, ...] = ("e0", "e1")
     world: World = field(init=False)
+    started: int = 0
+    """Engines of names that were not there before."""
+    asked: int = 0
+    """The newest request for a snapshot."""
     _largest: dict[int, Counter[str]] = field(default_factory=dict)
     """Per day, how large each part was at most."""
 
@@ -83,20 +93,26 @@ class Weeks:
             world.turn(clock_ms=_TURN_MS)
             if elapsed_ms % HOUR_MS == HOUR_MS // 2:  # an engine that starts, at the full hour, has to catch up first
                 forget_older(world, _KEPT_MS)
-                day = self._largest.setdefault(elapsed_ms // DAY_MS, Counter())
-                for part, size in self.sizes().items():
-                    day[part] = max(day[part], size)
-        self._check_growth()
+                self.measure(elapsed_ms // DAY_MS)
+        self.check_growth()
         due = world.due()
         for _ in range(HOUR_MS // _TURN_MS):
             world.turn(clock_ms=_TURN_MS)
         world.check_end(due)
         world.close()
 
+    def measure(self, day: int) -> None:
+        largest = self._largest.setdefault(day, Counter())
+        for part, size in self.sizes().items():
+            largest[part] = max(largest[part], size)
+
     def _let_happen(self, elapsed_ms: int) -> None:
         world = self.world
         if self.event_every_ms and elapsed_ms % self.event_every_ms == 0:
             world.publish(elapsed_ms // self.event_every_ms % 2, world.rng.randrange(100))
+        if elapsed_ms % _PERSIST_MS == 0:
+            request, client = PersistRequest("memory://elsewhere", keep=_KEPT), world.coordination.client("world")
+            self.asked = persisting.ask(client, world.group, request, kept=_KEPT)
         day, time_ms = divmod(elapsed_ms, DAY_MS)
         if time_ms == 6 * HOUR_MS and day % _EXPIRY_DAYS == 0:
             world.bus.fence_late(world.group)
@@ -106,9 +122,9 @@ class Weeks:
             )
             if dies:
                 world.kill(dies)
-        for name in self.names:
-            if name not in world.processes and time_ms % HOUR_MS == 0:
-                world.start(name)
+        while time_ms % HOUR_MS == 0 and len(world.processes) < len(self.names):
+            self.started += 1
+            world.start(f"n{self.started}")
 
     def sizes(self) -> Counter[str]:
         """How many elements, and bytes of arrays, each part of engines, bus, coordination and store has now."""
@@ -116,6 +132,7 @@ class Weeks:
         roots = [("bus", world.bus.progress), ("bus", world.bus.records), ("bus", world.bus.owners), ("bus", world.bus.epochs)]
         roots += [("bus.in_flight", world.bus.in_flight), ("calls", world.calls.underway)]
         roots += [("coordination", world.coordination.groups), ("store", world.store._groups)]
+        roots += [("elsewhere", world.surroundings.elsewhere._groups)]
         roots += [("engine", process.state) for process in world.processes.values() if process.state is not None]
         roots += [("logs", {t: [log.messages for log in logs] for t, logs in world.bus.logs.items()})]
         for name, root in roots:
@@ -124,7 +141,7 @@ class Weeks:
         total["files"] = sum(1 for path in self.folder.rglob("*") if path.is_file())
         return total
 
-    def _check_growth(self) -> None:
+    def check_growth(self) -> None:
         """One of the last three days is no larger than the largest of the days two to four: the first one fills what is kept for a
         day, and what only comes and goes is larger on one day or another."""
         days = sorted(self._largest)

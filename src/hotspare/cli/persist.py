@@ -11,7 +11,7 @@ from hotspare.retry import Retry
 
 if TYPE_CHECKING:
     from hotspare.cli.shared.group_report import GroupSources
-    from hotspare.coordination.contract import Coordination
+    from hotspare.coordination.contract import Coordination, Member
     from hotspare.ha.effects.persisting import AskedSnapshot
     from hotspare.ha.rules.facts import PersistRequest
 
@@ -25,6 +25,9 @@ def command(
         str,
         typer.Option(metavar="PATH-OR-URL", help="Folder that other hosts reach, or a store's URL; by default the group's store."),
     ] = "",
+    keep: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --to: so many of the group's snapshots stay there; by default all.")
+    ] = None,
     by: Annotated[str, typer.Option(metavar="ENGINE", help="Engine that writes it; by default a spare, where there is one.")] = "",
     bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination and snapshots are.")] = "",
     coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
@@ -36,21 +39,26 @@ def command(
     Where no engine runs, the newest snapshot that may be restored is copied.
     """
     from hotspare.cli.status import known_groups, open_sources
+    from hotspare.errors import UsageError
     from hotspare.ha.rules.facts import PersistRequest
     from hotspare.host.restoring import store_url
 
-    url = store_url(to) if to else ""
+    if keep and not to:
+        raise UsageError("--keep is for a place that --to names", hint="of its own store a group keeps three by itself")
+    request = PersistRequest(store_url(to) if to else "", by, keep or 0)
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)
         groups = known_groups(sources.coordination, group)
         running = {name: _running(sources.coordination, name) for name in groups}
-        asked = {name: _ask(sources.coordination, name, running[name], PersistRequest(url, by)) for name in groups if running[name]}
+        asked = {name: _ask(sources.coordination, name, running[name], request) for name in groups if running[name]}
         for name in groups:
-            told = _awaited(sources.coordination, name, asked[name], timeout_s) if running[name] else _copied(sources, name, url)
+            told = (
+                _awaited(sources.coordination, name, asked[name], timeout_s) if running[name] else _copied(sources, name, request)
+            )
             typer.echo(f"{name}: {told}")
 
 
-def _running(service: Coordination, group: str) -> list[str]:
+def _running(service: Coordination, group: str) -> list[Member]:
     """Engines that gave word lately and have not ended."""
     from hotspare.cli.shared.group_report import SILENT_MS_MAX, is_heard
     from hotspare.ha.rules.roles import AT_WORK
@@ -58,15 +66,21 @@ def _running(service: Coordination, group: str) -> list[str]:
     members, leader = service.members(group), service.leader(group)
     newest_ms = max((member.seen_ms for member in members), default=0)
     heard = [m for m in members if newest_ms - m.seen_ms < SILENT_MS_MAX and is_heard(m, leader, newest_ms)]
-    return [m.engine for m in heard if m.role in AT_WORK]
+    return [m for m in heard if m.role in AT_WORK]
 
 
-def _ask(service: Coordination, group: str, engines: list[str], request: PersistRequest) -> int:
+def _ask(service: Coordination, group: str, engines: list[Member], request: PersistRequest) -> int:
     from hotspare.errors import UsageError
     from hotspare.ha.effects.persisting import ask
+    from hotspare.ha.member_record import keeps
 
-    if request.by and request.by not in engines:
-        raise UsageError(f"group {group} has no engine {request.by} that runs", hint="engines: " + ", ".join(engines))
+    meant = [member for member in engines if request.by in ("", member.engine)]
+    if not meant:
+        names = ", ".join(member.engine for member in engines)
+        raise UsageError(f"group {group} has no engine {request.by} that runs", hint=f"engines: {names}")
+    if request.keep and not any(map(keeps, meant)):
+        what = f"no engine of group {group} that may write it knows --keep: they are of an older hotspare"
+        raise UsageError(what, hint="start newer ones, or leave --keep out")
     return ask(service, group, request)
 
 
@@ -100,20 +114,20 @@ def _awaited(service: Coordination, group: str, number: int, timeout_s: float) -
     return f"snapshot {outcome.name} at position {outcome.order} is in {where}, written by {outcome.engine}: {size}"
 
 
-def _copied(sources: GroupSources, group: str, to: str) -> str:
+def _copied(sources: GroupSources, group: str, request: PersistRequest) -> str:
     """The newest snapshot of a group whose engines are all gone. UsageError where there is none, or nowhere to copy it to."""
     from hotspare.errors import UsageError
     from hotspare.ha.effects.persisting import copy
     from hotspare.stores.open import open_store
     from hotspare.telemetry.secrets import masked
 
-    if not to:
+    if not request.to:
         raise UsageError(f"no engine of group {group} runs", hint="say --to PATH, to copy its newest snapshot there")
     if sources.store is None:
         raise UsageError(f"group {group} has no snapshot", hint="give --store URL, where they are kept elsewhere")
-    target = open_store(to)
+    target = open_store(request.to)
     try:
-        info = copy(sources.store, target, sources.coordination, group)
+        info = copy(sources.store, target, sources.coordination, group, request.keep)
     finally:
         target.close()
-    return f"no engine runs: its newest snapshot, {info.name} at position {info.order}, is copied to {masked(to)}"
+    return f"no engine runs: its newest snapshot, {info.name} at position {info.order}, is copied to {masked(request.to)}"

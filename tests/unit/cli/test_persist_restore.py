@@ -65,6 +65,14 @@ def test_the_newest_snapshot_of_a_group_that_has_ended_is_copied_with_its_projec
     shown = hotspare_here("state", "show", GROUP, "--store", store, "--window", "q/orders", "--json")
     assert json.loads(shown.stdout)["rows_total"] == 3, "the project need not be said"
     assert "say --to PATH" in hotspare_here("persist", GROUP, "--bus", bus).stderr
+    assert "--keep is for a place that --to names" in hotspare_here("persist", GROUP, "--keep", 2, "--bus", bus).stderr
+    opened = open_store(store)
+    for name in ("one", "two"):
+        opened.put(GROUP, name, "e", 10**9, b"{}", [])
+        opened.confirm(GROUP, name)
+    opened.discard(GROUP, "0002-e")
+    done = hotspare_here("persist", GROUP, "--to", tmp_path / "shared", "--keep", 2, "--bus", bus)
+    assert (done.returncode, sorted(names(store))) == (0, ["0002-e", "two"]), done.stderr
 
 
 def test_a_restore_says_the_numbers_first_and_only_then_takes_it_over(bus: str, project: Path, tmp_path: Path) -> None:

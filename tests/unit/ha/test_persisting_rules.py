@@ -14,7 +14,9 @@ from hotspare.ha.rules.decide import decide, duties
 from hotspare.ha.rules.facts import OtherMember, Persisting, PersistOutcome, PersistRequest
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings
+from hotspare.ha.rules.snapshots import not_kept
 from hotspare.ha.rules.view import CoreView, View
+from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 from tests.unit.ha.views import NOW_MS, SETTINGS, active, standby
 
 ASKED = {"request": PersistRequest("file:///shared"), "since_ms": NOW_MS}
@@ -52,7 +54,10 @@ def test_the_first_spare_undertakes_it_and_the_others_in_their_turn(view: View, 
 
 
 def test_nobody_else_does_what_one_engine_is_asked_for_or_has_undertaken() -> None:
-    assert claims(standby(**{**ASKED, "request": PersistRequest(by="a")})) == []
+    for_a: dict[str, Any] = {**ASKED, "request": PersistRequest(by="a")}
+    assert claims(standby(others=(other("a"),), **for_a)) == []
+    assert claims(standby(**for_a)) == [(rules.BY_TURNS * TURN_MS, do.ClaimPersist(1, 0))], "to tell that it does not run"
+    assert do.PersistSnapshot(1) in decide(standby(core=CoreView(is_whole=False), claims=("me",), **for_a))
     assert claims(standby(others=(other("a"),), claims=("a",), **ASKED)) == []
     assert claims(active(others=(other("a"),), claims=("a",), **ASKED)) == []
 
@@ -95,3 +100,18 @@ def test_a_new_claim_begins_the_wait_anew_and_the_same_ones_do_not() -> None:
     again = rules.after_reading(first, PersistRequest(), (), 20)
     assert (first.since_ms, again.since_ms, again.persist_read_ms) == (10, 10, 20)
     assert rules.after_reading(again, PersistRequest(), ("a",), 30).since_ms == 30
+
+
+def test_of_a_place_the_newest_by_time_stay_and_what_is_newer_is_not_looked_at() -> None:
+    def there(name: str, written_us: int, status: SnapshotStatus = SnapshotStatus.CONFIRMED) -> SnapshotInfo:
+        return SnapshotInfo(name, "e", 100 - written_us, status, written_us, 0)
+
+    listed = [there("a", 1), there("b", 2), there("c", 3, SnapshotStatus.CANDIDATE), there("d", 4), there("own", 5), there("e", 6)]
+    assert not_kept(listed, "own", 1) == ["a", "b", "c", "d"]
+    assert not_kept(listed, "own", 2) == ["a", "b", "c"]
+    assert not_kept(listed, "own", 4) == ["c"]
+    assert not_kept(listed, "own", 9) == ["c"]
+    assert not_kept(listed, "b", 1) == ["a"]
+    assert not_kept(listed, "gone", 1) == []
+    damaged = replace(listed[0], written_time_us=0)
+    assert not_kept([damaged, *listed[3:]], "own", 2) == ["a"]

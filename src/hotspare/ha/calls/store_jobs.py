@@ -39,6 +39,8 @@ class Candidate:
     """The number of the request that it is for; 0: none, it was due by itself."""
     to: str = ""
     """The store that it is in; "": the group's own."""
+    keep: int = 0
+    """How many of the group's stay in that other store when it is confirmed; 0: all."""
     bytes: int = 0
     """How many it has in its store, once it is written."""
     shifts: Mapping[str, int] = field(default_factory=dict)

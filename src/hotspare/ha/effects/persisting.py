@@ -1,6 +1,7 @@
 """Persisting a snapshot where somebody asked for it: requests, who undertakes them and what came of them are facts of the group.
 
-    persist-N           request N: [URL of a store or "", engine or ""]
+    persist-N           request N: [URL of a store or "", engine or ""], or [URL, {"by": engine or "", "keep": how many stay}],
+                        which an engine of before takes for a request to another engine, and leaves alone
     persist-N-claim-K   the engine that undertakes it, K-th; a later one where the one before is gone
     persist-N-result    what came of it
 
@@ -80,12 +81,14 @@ def persist(action: do.PersistSnapshot, state: GroupState, ports: Ports) -> None
     state.persisting = rules.after_beginning(known, now_ms)
     notes.tell_others_soon(state)
     assert known.request is not None
-    if state.differences:
-        failed = PersistOutcome(state.engine, failure="its outputs differ from those committed")
-        state.persisting = rules.after_work(state.persisting, action.number, failed)
+    failure = "its outputs differ from those committed" if state.differences else ""
+    if known.request.by not in ("", state.engine):
+        failure = f"engine {known.request.by}, which was to write it, does not run"
+    if failure:
+        state.persisting = rules.after_work(state.persisting, action.number, PersistOutcome(state.engine, failure=failure))
         return
     brings = {DOCUMENT: state.document, ORIGIN: {"group": state.group, "engine": state.engine, "time_us": ports.wall_us()}}
-    snapshots.persist(state, ports, action.number, known.request.to, brings if known.request.to else {})
+    snapshots.persist(state, ports, action.number, known.request, brings if known.request.to else {})
 
 
 def report(action: do.ReportPersisted, state: GroupState, ports: Ports) -> None:
@@ -111,7 +114,8 @@ class AskedSnapshot:
 
 def ask(coordination: Coordination, group: str, request: PersistRequest, kept: int = requests.KEPT) -> int:
     """Add a request; its number. Of those that are done, `kept` stay. UsageError where too many wait."""
-    wanted = json.dumps([request.to, request.by]).encode()
+    by = {"by": request.by, "keep": request.keep} if request.keep else request.by
+    wanted = json.dumps([request.to, by]).encode()
     told = list(_told(coordination.fact_names(group)))
     last, done = requests.last_of(told, RequestPart.REQUEST), requests.last_of(told, RequestPart.RESULT)
     if last - done >= WAITING_MAX:
@@ -135,14 +139,17 @@ def newest_done(coordination: Coordination, group: str) -> AskedSnapshot | None:
     return asked(coordination, group, number) if number else None
 
 
-def copy(source: Store, target: Store, coordination: Coordination, group: str) -> SnapshotInfo:
-    """The newest snapshot that may be restored, with the project's text, into another store. UsageError where there is none."""
+def copy(source: Store, target: Store, coordination: Coordination, group: str, keep: int = 0) -> SnapshotInfo:
+    """The newest snapshot that may be restored, with the project's text, into another store, where `keep` stay, or all. UsageError
+    where there is none."""
     info = chosen(group, source.list(group), SnapshotChoice(), Among.CONFIRMED)
     stored, document = source.get(group, info.name), agreed_document(coordination, group)
     origin = {"group": group, "engine": info.engine, "time_us": info.written_time_us}
     brings = {ORIGIN: origin} if document is None else {ORIGIN: origin, DOCUMENT: document}
     target.put(group, info.name, info.engine, info.order, snapshots.bringing(stored.header, brings), copied(stored.pages))
     target.confirm(group, info.name)
+    if keep:
+        snapshots.keep_newest(target, group, info.name, keep)
     return info
 
 
@@ -182,8 +189,10 @@ def _request(coordination: Coordination, group: str, number: int) -> PersistRequ
         return None
     try:
         to, by = json.loads(value)
+        if isinstance(by, dict):
+            return PersistRequest(str(to), str(by["by"]), int(by["keep"]))
         return PersistRequest(str(to), str(by))
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return PersistRequest()
 
 

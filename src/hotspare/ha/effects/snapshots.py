@@ -23,9 +23,14 @@ from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import persisting
 from hotspare.ha.rules import snapshots as rules
-from hotspare.ha.rules.facts import PersistOutcome
+from hotspare.ha.rules.facts import PersistOutcome, PersistRequest
 from hotspare.stores.contract import Content, SnapshotInfo, Store
 from hotspare.stores.writing import NewContent
+
+DISCARDED_MAX = 100
+"""Snapshots, after one persist: where many are left of before, each removes some."""
+_ALL = 1 << 30
+"""Snapshots: none goes, but what crashed writes left behind."""
 
 
 def take(state: GroupState, ports: Ports) -> None:
@@ -35,9 +40,9 @@ def take(state: GroupState, ports: Ports) -> None:
     _write(state, ports, candidate, {})
 
 
-def persist(state: GroupState, ports: Ports, number: int, to: str, brings: Mapping[str, object]) -> None:
-    """The same for request `number`, into the store `to`, "" for the group's own. `brings`: what its header says beside."""
-    _write(state, ports, replace(_candidate(state, ports), persist=number, to=to), brings)
+def persist(state: GroupState, ports: Ports, number: int, request: PersistRequest, brings: Mapping[str, object]) -> None:
+    """The same for request `number`. `brings`: what its header says beside."""
+    _write(state, ports, replace(_candidate(state, ports), persist=number, to=request.to, keep=request.keep), brings)
 
 
 def _candidate(state: GroupState, ports: Ports) -> Candidate:
@@ -159,6 +164,8 @@ def take_note_of_written(state: GroupState, ports: Ports) -> None:
             _report(state, ports, HaEventKind.SNAPSHOT_WRITTEN, f"snapshot {candidate.name} is a candidate")
         elif done.job.work is StoreWork.CONFIRM:
             _note_confirmed(state, ports, candidate)
+        elif done.job.work is StoreWork.TIDY:
+            _end_persist(state, ports, candidate)
 
 
 def _note_failed(state: GroupState, ports: Ports, done: StoreDone) -> None:
@@ -167,6 +174,8 @@ def _note_failed(state: GroupState, ports: Ports, done: StoreDone) -> None:
     _after_failing(state, done.job, sentence)
     if work in (StoreWork.WRITE, StoreWork.CONFIRM):
         _end_persist(state, ports, candidate, f"cannot {work.value} it: {done.failure}")
+    elif work is StoreWork.TIDY:
+        _end_persist(state, ports, candidate, f"it may be restored, but older ones that were to go are there: {done.failure}")
     _report(state, ports, HaEventKind.SNAPSHOT_FAILED, sentence)
 
 
@@ -184,16 +193,30 @@ def _end_persist(state: GroupState, ports: Ports, candidate: Candidate, failure:
 
 
 def _note_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> None:
-    _end_persist(state, ports, candidate)
+    group, name, keep = state.group, candidate.name, candidate.keep
+    if not keep:
+        _end_persist(state, ports, candidate)  # else when the place is tidied up
     where = "" if candidate.is_own else ", in the store that was asked for"
-    _report(state, ports, HaEventKind.SNAPSHOT_CONFIRMED, f"snapshot {candidate.name} may be restored{where}")
+    _report(state, ports, HaEventKind.SNAPSHOT_CONFIRMED, f"snapshot {name} may be restored{where}")
     if not candidate.is_own:
+        if keep:
+            _begin(state, ports, StoreWork.TIDY, candidate, lambda store, hear: keep_newest(store, group, name, keep, hear))
         return
     state.snapshots = rules.after_confirming(
         state.snapshots, candidate, state.engine, ports.clock_ms(), ports.wall_us() // 1_000, state.intake.events_taken
     )
-    group, confirmed_max = state.group, state.settings.confirmed_snapshots_max
+    confirmed_max = state.settings.confirmed_snapshots_max
     _begin(state, ports, StoreWork.TIDY, candidate, lambda store, _: _tidy(store, ports.bus, group, candidate, confirmed_max))
+
+
+def keep_newest(store: Store, group: str, name: str, keep: int, hear: Callable[[], None] = lambda: None) -> None:
+    """Of a place where snapshot `name` was just confirmed: so many of the group's stay. Who reads one that goes has it until he has
+    read it (`Store.get`)."""
+    for each in rules.not_kept(store.list(group), name, keep)[:DISCARDED_MAX]:
+        hear()
+        store.discard(group, each)
+    hear()
+    store.keep(group, _ALL)
 
 
 def _tidy(store: Store, bus: Bus, group: str, confirmed: Candidate, confirmed_max: int) -> None:

@@ -367,10 +367,12 @@ class Snapshots:
 
 @dataclass(frozen=True, slots=True)
 class PersistRequest:
-    """Somebody asks for a snapshot: to the store `to`, "" for the group's own, by the engine `by`, "" for whose turn it is."""
+    """Somebody asks for a snapshot: to the store `to`, "" for the group's own, by the engine `by`, "" for whose turn it is. `keep`:
+    how many of the group's stay there; 0: all."""
 
     to: str = ""
     by: str = ""
+    keep: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,10 @@ from hotspare.ha.rules.roles import AT_WORK
 from hotspare.ha.rules.snapshots import STORE_STUCK_MAX, snapshot_turn
 from hotspare.ha.rules.view import View
 
+BY_TURNS = 20
+"""So many turns an engine is waited for that is to write a snapshot and does not run; then another one tells that, and whoever asks
+next need not wait, too."""
+
 
 def duties(view: View) -> Iterator[Duty]:
     """What this engine has to do about requests."""
@@ -33,7 +37,8 @@ def duties(view: View) -> Iterator[Duty]:
         return
     if known.owner == view.engine:
         may_write = view.core.is_whole and not view.store.is_writing and view.store.stuck < STORE_STUCK_MAX
-        if may_write or view.difference is not None:  # then it tells that it cannot
+        is_for_another = known.request.by not in ("", view.engine)
+        if may_write or is_for_another or view.difference is not None:  # then it tells that it cannot
             yield Duty(0, do.PersistSnapshot(known.number + 1))
     elif (due_ms := _claim_due_ms(view, known.request)) is not None:
         yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.ClaimPersist(known.number + 1, len(known.claims)))
@@ -41,13 +46,16 @@ def duties(view: View) -> Iterator[Duty]:
 
 def _claim_due_ms(view: View, request: PersistRequest) -> int | None:
     """When this engine undertakes what nobody else does. None: not now, or never."""
-    if view.difference is not None or (request.by and request.by != view.engine):
+    is_for_another = request.by not in ("", view.engine)
+    if view.difference is not None or (is_for_another and is_there(view, request.by)):
         return None
-    known, turn = view.persisting, 0 if request.by else snapshot_turn(view)
+    known, turn = view.persisting, 0 if request.by == view.engine else snapshot_turn(view)
     if turn is None:
         turn = len(view.membership.others)  # it takes no snapshots by itself, but somebody asked
     if beside.follows(view):
         turn += len(view.membership.others)  # what is asked for is of the project that leads
+    if is_for_another:
+        turn += BY_TURNS
     if known.owner and is_there(view, known.owner):
         return None
     return known.since_ms + turn * view.settings.persist_turn_ms + (view.settings.member_stale_ms if known.owner else 0)

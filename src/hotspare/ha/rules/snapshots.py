@@ -196,3 +196,15 @@ def _newer(known: NewestSnapshot, other: NewestSnapshot) -> NewestSnapshot:
 def superseded(listed: Sequence[SnapshotInfo], confirmed: Candidate) -> list[str]:
     """Candidates of no use any more, whoever wrote them: a newer snapshot is confirmed."""
     return [i.name for i in listed if i.status is SnapshotStatus.CANDIDATE and i.order < confirmed.order]
+
+
+def not_kept(listed: Sequence[SnapshotInfo], name: str, keep: int) -> list[str]:
+    """Of those in a place where `name` was just confirmed: older ones, the oldest first, so that `keep` confirmed ones stay. By the
+    time of writing, as the positions of a group that was forgotten meanwhile begin anew."""
+    own_us = next((info.written_time_us for info in listed if info.name == name), -1)
+    older = sorted(
+        (i for i in listed if i.name != name and i.written_time_us <= own_us), key=lambda i: (i.written_time_us, i.order)
+    )
+    confirmed = [info for info in older if info.status is SnapshotStatus.CONFIRMED]
+    kept = {info.name for info in confirmed[max(0, len(confirmed) - keep + 1) :]}
+    return [info.name for info in older if info.name not in kept]
