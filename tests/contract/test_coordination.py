@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from hotspare.coordination.contract import NOBODY, Coordination, Leader, Renewed
 from hotspare.coordination.memory import MemoryCoordination
+from hotspare.coordination.sqlite import SqliteCoordination
 from hotspare.errors import UsageError
 from tests.contract.material import member
 
@@ -290,3 +293,28 @@ def test_members_in_memory_are_forgotten_after_an_hour_of_silence() -> None:
     now_ms = 3_600_001
     coordination.join("g", member("b"))
     assert [each.engine for each in coordination.members("g")] == ["b"]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_engines_that_came_once_are_forgotten_but_for_the_newest_few(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Starts under new names, one every four seconds: who lives and who holds the role stays, and the group is never full."""
+    now_ms = 0
+    monkeypatch.setattr("hotspare.coordination.sqlite.clock_ms", lambda: now_ms)
+    file = tmp_path / "coord"
+    coordination = MemoryCoordination(lambda: now_ms).client("a") if kind == "memory" else SqliteCoordination(file, boot="this")
+    with contextlib.closing(coordination):
+        coordination.campaign("g", 0, member("frozen"), LONG_MS)
+        for engine in ("frozen", "lives"):
+            coordination.join("g", member(engine))
+        for number in range(200):
+            coordination.join("g", member(f"e{number}"))
+            coordination.join("g", member("lives"))
+            now_ms += 4_000
+        found = [each.engine for each in coordination.members("g")]
+        assert found == ["frozen", "lives", *(f"e{number}" for number in range(200 - 20 - 15, 200))]
+        now_ms += LONG_MS
+        coordination.join("g", member("lives"))
+        coordination.join("g", member("new"))
+        assert [each.engine for each in coordination.members("g")] == ["frozen", "lives", "new"]

@@ -80,8 +80,9 @@ class Coordination(Protocol):
         in a process whose other threads have none."""
 
     def join(self, group: str, member: Member) -> None:
-        """Best effort: add or refresh a member's description. Members that gave no word for an hour, and do not hold the role,
-        are forgotten when one is added; where sessions tell who has ended, at once."""
+        """Best effort: add or refresh a member's description. Members that gave no word for an hour, and of those without one for a
+        minute all but the newest few, are forgotten when one is added, if they do not hold the role; where sessions tell who has
+        ended, at once."""
 
     def leave(self, group: str, engine: str) -> None:
         """Best effort: remove a member; a role that it holds is not given up by this."""

@@ -126,10 +126,9 @@ class MemoryCoordinationClient:
         with self._call("join"):
             entry = self._shared.group(group)
             if member.engine not in entry.members:
-                oldest_ms = self._shared.clock() - rules.SILENT_MS_MAX
-                for each in list(entry.members.values()):
-                    if each.seen_ms < oldest_ms and each.engine != entry.role.holder:
-                        del entry.members[each.engine], entry.sessions[each.engine]
+                seen_ms = {each.engine: each.seen_ms for each in entry.members.values()}
+                for engine in rules.forgotten_members(seen_ms, entry.role.holder, self._shared.clock()):
+                    del entry.members[engine], entry.sessions[engine]
                 if len(entry.members) >= rules.MEMBERS_MAX:
                     raise rules.too_many_members(group)
             entry.members[member.engine] = replace(member, seen_ms=self._shared.clock())

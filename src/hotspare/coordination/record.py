@@ -6,6 +6,7 @@ transaction. Times are the service's clock in milliseconds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hotspare.coordination.contract import Leader, Member
@@ -18,6 +19,10 @@ LEASE_MS_MAX = 24 * 3600 * 1000
 MEMBERS_MAX = 1000
 SILENT_MS_MAX = 3_600_000
 """A member that gave no word for so long has ended without leaving; it is forgotten when another one joins."""
+SILENT_MS_MIN = 60_000
+SILENT_MEMBERS_MAX = 20
+"""Of those without a word for a minute so many are remembered: an engine that ends and starts again and again under new names
+would else leave hundreds, which every other one reads twice a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,14 @@ def released(record: RoleRecord, epoch: int, engine: str, successor: str) -> Rol
 
 def forgotten(record: RoleRecord) -> RoleRecord:
     return RoleRecord(epoch=record.epoch)
+
+
+def forgotten_members(seen_ms: Mapping[str, int], holder: str, now_ms: int) -> list[str]:
+    """Who is forgotten when another one joins, by when each gave word last; never the holder of the role."""
+    silent = [engine for engine, at_ms in seen_ms.items() if engine != holder and now_ms - at_ms >= SILENT_MS_MIN]
+    silent.sort(key=lambda engine: -seen_ms[engine])
+    kept = [engine for engine in silent[:SILENT_MEMBERS_MAX] if now_ms - seen_ms[engine] <= SILENT_MS_MAX]
+    return [engine for engine in silent if engine not in kept]
 
 
 def check_group(group: str) -> None:

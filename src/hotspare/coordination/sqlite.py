@@ -60,10 +60,8 @@ _ADD_MEMBER = "INSERT INTO members(description, seen_ms, boot, group_name, engin
 _LIST_MEMBERS = "SELECT description, seen_ms FROM members WHERE group_name=? AND boot=? ORDER BY joined"
 _LEAVE = "DELETE FROM members WHERE group_name=? AND engine=?"
 _LEAVE_ALL = "DELETE FROM members WHERE group_name=?"
-_LEAVE_SILENT = (
-    "DELETE FROM members WHERE group_name=? AND (boot<>? OR seen_ms<? AND NOT EXISTS"
-    " (SELECT 1 FROM roles WHERE roles.group_name=members.group_name AND holder=engine))"
-)
+_LEAVE_BEFORE_BOOT = "DELETE FROM members WHERE group_name=? AND boot<>?"
+_SEEN = "SELECT engine, seen_ms FROM members WHERE group_name=?"
 _FIND_FACT = "SELECT value FROM facts WHERE group_name=? AND name=?"
 _ADD_FACT = "INSERT INTO facts(group_name, name, value) VALUES(?, ?, ?)"
 _LIST_FACTS = "SELECT name FROM facts WHERE group_name=?"
@@ -95,10 +93,16 @@ class SqliteCoordination:
         row = (json.dumps(asdict(member)), clock_ms(), self._boot, group, member.engine)
         with self._file.writing() as connection:
             if connection.execute(_REFRESH_MEMBER, row).rowcount == 0:
-                connection.execute(_LEAVE_SILENT, (group, self._boot, clock_ms() - rules.SILENT_MS_MAX))
+                self._forget_silent(connection, group)
                 if connection.execute(_COUNT_MEMBERS, (group,)).fetchone()[0] >= rules.MEMBERS_MAX:
                     raise rules.too_many_members(group)
                 connection.execute(_ADD_MEMBER, row)
+
+    def _forget_silent(self, connection: sqlite3.Connection, group: str) -> None:
+        connection.execute(_LEAVE_BEFORE_BOOT, (group, self._boot))
+        seen_ms, holder = dict(connection.execute(_SEEN, (group,)).fetchall()), self._role(connection, group).holder
+        silent = rules.forgotten_members(seen_ms, holder, clock_ms())
+        connection.executemany(_LEAVE, [(group, engine) for engine in silent])
 
     def leave(self, group: str, engine: str) -> None:
         with self._file.writing() as connection:
