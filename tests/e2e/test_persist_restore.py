@@ -80,8 +80,6 @@ def test_persist_from_a_spare_and_restore_on_the_engine_that_failed(tmp_path: Pa
         for name in ("intesp04", "intesp03"):
             said(site, "stop", group, name, *bus)
             assert site.cluster.engines[name].wait_stopped() == 0
-        orders = [name for name in site.cluster.coordination.fact_names(group) if name.startswith(("start-", "stop-"))]
-        assert orders == [], "whoever obeyed them removed them"
         copied = said(site, "persist", group, "--to", str(tmp_path / "copy"), *bus)
         assert "no engine runs" in copied
     finally:
