@@ -19,6 +19,7 @@ from hotspare.ha.rules.settings import GroupSettings
 from hotspare.stores.open import default_store_url, open_store
 from hotspare.testing.applications import Applications, application_of, kill_all
 from hotspare.testing.cluster import Cluster, wait_until
+from tests.e2e.site import PATIENT
 from tests.unit.cli.running import hotspare_here
 from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, delivered, expected, publish_all, published
 
@@ -103,7 +104,7 @@ class ShopInShards:
 def test_all_shards_go_on_with_a_changed_project_back_and_for_good(tmp_path: Path, runner: str) -> None:
     """SPEC Z6. A process that has the roles is killed where the changed project leads: the one before is the last resort then, and
     has them also before `--back`. An application gives them back, and ends by itself."""
-    options = (*RUNNERS[runner], "--shards", str(SHARDS), "--snapshot-interval-ms", "500")
+    options = (*RUNNERS[runner], "--shards", str(SHARDS), "--snapshot-interval-ms", "500", *PATIENT)
     cluster = Cluster(tmp_path / "before.yaml", f"sqlite:///{tmp_path / 'bus.db'}", GROUPS[0], PREFIX, tmp_path, options)
     try:
         with contextlib.closing(SqliteBus(tmp_path / "bus.db")) as bus:

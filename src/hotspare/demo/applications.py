@@ -35,7 +35,7 @@ MASTER = "local-cluster[2,1,1024]"
 RESULT = ("memory", "shares")
 _PROJECT = "sensors.yaml"
 _WHOLE_S = 240.0
-_SETTLE_S = 90.0
+_SETTLE_S = 120.0
 _LOOK_S = 0.1
 ORDER = (Strike.EXECUTOR, Strike.WORKER, Strike.FREEZE, Strike.DRIVER)
 
@@ -243,7 +243,7 @@ class ApplicationsDemo:
         return sum(watch.reference.events for watch in self._watches)
 
     def _settle(self) -> None:
-        """Wait for the last reading, for its delete by retention, and for all that to be delivered."""
+        """Wait for the last reading, for its delete by retention, and for all that to be delivered, into the file, too."""
         if self.options.end is EndOfInput.AFTER_FAULTS:
             self.sampler.end()
         self.wait_whole()
@@ -264,6 +264,7 @@ class ApplicationsDemo:
 
         try:
             wait_until(is_settled, "all outputs delivered", _SETTLE_S, _LOOK_S)
+            wait_until(lambda: self._is_in_file, "all outputs in the subscriber's file", _SETTLE_S, _LOOK_S)
         except ClusterError as error:
             self.say(str(error))
 
@@ -276,12 +277,20 @@ class ApplicationsDemo:
             report.epochs_fell += sum(reader.epochs_fall() for reader in watch.readers.values())
         report.published, written = self._arrived, self.sampler.written
         report.input_lost, report.input_doubled = max(0, written - report.published), max(0, report.published - written)
-        delivered = sum(watch.readers["/".join(RESULT)].rows for watch in self._watches)
-        report.file_wrong = abs(self._file_rows() - delivered)
+        report.file_wrong = abs(self._file_rows() - self._results)
         self.say(
             f"{report.verdict.reference} output events expected, {report.verdict.delivered} delivered, "
             f"{self._file_rows()} rows in {self.results.name}"
         )
+
+    @property
+    def _results(self) -> int:
+        """How many outputs of the window that the subscriber reads were seen on the bus."""
+        return sum(watch.readers["/".join(RESULT)].rows for watch in self._watches)
+
+    @property
+    def _is_in_file(self) -> bool:
+        return self.results.exists() and self._file_rows() >= self._results
 
     def _file_rows(self) -> int:
         """Rows that the subscriber wrote, its header not counted."""

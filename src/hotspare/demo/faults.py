@@ -67,9 +67,7 @@ def gap_after(
 
     `first_output_after(epoch)` gives the append time of the first output message of an epoch newer than `epoch`, or None.
     """
-    wait_until(lambda: cluster.active() is not None, "an active engine to strike", _RECOVERY_TIMEOUT_S)
-    victim = cluster.active()
-    assert victim is not None
+    victim = cluster.wait_active(_RECOVERY_TIMEOUT_S)
     epoch = cluster.leader().epoch
     struck_us = time.time_ns() // 1000
     strike(victim)

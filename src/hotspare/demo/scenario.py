@@ -30,7 +30,8 @@ from hotspare.testing.verify import DeliveryVerdict, compare
 PREFIX = "demo"
 SOURCE = ("memory", "readings")
 RETENTION_S = 3.0
-_SETTLE_S = 60.0
+_SETTLE_S = 120.0
+_LOOK_S = 0.1
 _BROKER_FAULT = 2
 """The fault, counted from 1, during which one broker is down."""
 
@@ -257,7 +258,7 @@ class Demo:
         self.cluster.wait_caught_up()
 
     def _settle(self) -> None:
-        """Wait for the last event, for its delete by retention, and for all that to be delivered."""
+        """Wait for the last event, for its delete by retention, and for all that to be delivered, into the file, too."""
         self.cluster.wait_ready()
         wait_until(lambda: self.sampler.is_done, "the last reading", self.options.events / self.options.rate * 12 + _SETTLE_S)
         reference = self.reference
@@ -275,8 +276,15 @@ class Demo:
 
         wait_until(all_arrived, "the last reading on the bus", _SETTLE_S)
         time_of_last_event = reference.time_us
+        result = self.readers["/".join(self.options.result)]
         try:
             wait_until(is_settled, "all outputs delivered", _SETTLE_S)
+            wait_until(
+                lambda: self.results.exists() and self._file_rows() >= result.rows,
+                "all outputs in the subscriber's file",
+                _SETTLE_S,
+                _LOOK_S,
+            )
         except Exception as error:
             self.say(str(error))
 

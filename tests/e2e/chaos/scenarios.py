@@ -24,7 +24,7 @@ from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 from hotspare.stores.open import open_store
 from hotspare.testing.cluster import SpawnedEngine, wait_until
 
-TIMEOUT_S = 90.0
+TIMEOUT_S = 120.0
 
 
 class Needs(Flag):
@@ -56,10 +56,7 @@ def pass_time(seconds: float) -> None:
 
 
 def active_of(demo: Demo) -> SpawnedEngine:
-    wait_until(lambda: demo.cluster.active() is not None, "an active engine", TIMEOUT_S)
-    active = demo.cluster.active()
-    assert active is not None
-    return active
+    return demo.cluster.wait_active(TIMEOUT_S)
 
 
 def spare_of(demo: Demo) -> SpawnedEngine:
