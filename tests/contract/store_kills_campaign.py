@@ -81,7 +81,7 @@ def _all_points(kind: str, of: Sequence[str], first: int, last: int) -> int:
         tried = Tried(last=first - 1)
         while tried.last < min(last, tried.count or last) and _goes_on(kind, whom, tried, last):
             pass
-        said.append(f"{whom} {tried.killed}/{min(last, tried.count) - first + 1}")
+        said.append(f"{whom} {tried.killed}/{max(0, min(last, tried.count) - first + 1)}")
         found += tried.found
     said += [f"{what} {found[what]}" for what in ("lost", "torn", "left", "other") if found[what] or what != "other"]
     print(*said, f"in {time.monotonic() - began:.0f} s", flush=True)
