@@ -4,7 +4,7 @@
     python history.py FOLDER --cards 27000        50 million; the tasks need no more memory for them
 
 The first run makes the payments in FOLDER/payments, by year. They are regular, but for cards that are stolen: each time four
-payments in another country, of 900 each. So it is known how many alerts there have to be, and the last line compares. The tables of
+payments in another country, of 700 each. So it is known how many alerts there have to be, and the last line compares. The tables of
 alerts, FOLDER/too_much and FOLDER/abroad, are made anew by every run; where there is a catalog, `saveAsTable` writes them into it.
 """
 
@@ -25,8 +25,11 @@ FIRST_DAY_S = 1_577_836_800
 """2020-01-01."""
 DAY_S = 86_400
 DAYS_A_YEAR = 365
+OWNERS_AMOUNT_MAX = 300
 THEFT = 4
 """Payments of a thief, ten minutes apart, the first one 20 minutes after one of the owner's."""
+THEFT_AMOUNT = 700
+"""Three are too much for a day, whatever the owner pays; two are not, so as they leave nothing begins again."""
 
 
 def main() -> int:
@@ -34,7 +37,9 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--years", type=int, default=5)
     parser.add_argument("--cards", type=int, default=2_000)
-    parser.add_argument("--one-stolen-in", type=int, default=5_000, help="payments for each of which one is followed by a thief's")
+    parser.add_argument(
+        "--one-stolen-in", type=int, default=5_000, help="payments of every other day, of which one is followed by a thief's"
+    )
     asked = parser.parse_args()
     folder = asked.folder.resolve()
     spark = session()
@@ -43,7 +48,7 @@ def main() -> int:
             made = payments(spark, asked.cards, asked.years * DAYS_A_YEAR, asked.one_stolen_in)
             made.write.partitionBy("year").parquet(str(folder / "payments"))
         kept = spark.read.parquet(str(folder / "payments"))
-        stolen = kept.where("amount = 900").count() // THEFT
+        stolen = kept.where(f"amount = {THEFT_AMOUNT}").count() // THEFT
         found = alerts(kept)
         for name, table in found.items():
             table.write.mode("overwrite").parquet(str(folder / name))
@@ -59,22 +64,22 @@ def session() -> SparkSession:
 
 
 def payments(spark: SparkSession, cards: int, days: int, one_stolen_in: int) -> DataFrame:
-    """One of each card on each day, in its first twelve hours, of 300 at most, and what thieves add."""
+    """One of each card on each day, in its first twelve hours, and what thieves add, whose days do not follow one another."""
     card, day = F.expr(f"id % {cards}"), F.expr(f"id div {cards}")
     at_s = FIRST_DAY_S + day * DAY_S + _drawn(1) % (DAY_S // 2)
     owners = spark.range(cards * days).select(
         F.col("id"),
         F.concat(F.lit("card "), card).alias("card"),
-        (_drawn(2) % 30_000 / 100).alias("amount"),
+        (_drawn(2) % (OWNERS_AMOUNT_MAX * 100) / 100).alias("amount"),
         _country(card).alias("country"),
         F.timestamp_seconds(at_s).alias("paid_at"),
     )
     more = F.explode(F.expr(f"sequence(1, {THEFT})"))
-    followed = owners.where(_drawn(3) % one_stolen_in == 0).select("*", more.alias("more"))
+    followed = owners.where((day % 2 == 0) & (_drawn(3) % one_stolen_in == 0)).select("*", more.alias("more"))
     thieves = followed.select(
         (F.lit(cards * days) + F.col("id") * THEFT + F.col("more")).alias("id"),
         "card",
-        F.lit(900.0).alias("amount"),
+        F.lit(float(THEFT_AMOUNT)).alias("amount"),
         F.lit("elsewhere").alias("country"),
         (F.col("paid_at") + F.expr("make_interval(0, 0, 0, 0, 0, 10 * (more + 1))")).alias("paid_at"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,16 @@ SMALL = ("--years", "1", "--cards", "20", "--one-stolen-in", "300")
 def rows_of(folder: Path, *names: str) -> list[tuple[Any, ...]]:
     columns = pq.read_table(folder, columns=list(names))
     return sorted(zip(*(columns[name].to_pylist() for name in names), strict=True))
+
+
+def test_each_theft_is_one_alert() -> None:
+    """Whatever the owner pays, twice within a day at most: from one of the thief's payments on it is too much, before not."""
+    example = runpy.run_path(str(SCRIPT))
+    limit = float(example["PROJECT"].read_text().partition("condition: total > ")[2].partition("\n")[0])
+    for payments in range(example["THEFT"] + 1):
+        spent = payments * example["THEFT_AMOUNT"]
+        assert spent > limit or spent + 2 * example["OWNERS_AMOUNT_MAX"] <= limit
+    assert example["THEFT"] * example["THEFT_AMOUNT"] > limit
 
 
 def test_the_alerts_of_a_year_of_payments_are_those_that_thieves_caused(tmp_path: Path) -> None:
