@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -33,6 +34,45 @@ def ordered_by(order_by: Names | Mapping[str, Names], window: str) -> list[str]:
     return columns
 
 
+def check_frame(window: str, table: object) -> DataFrame:
+    """UsageError where it is no DataFrame."""
+    if not isinstance(table, DataFrame):
+        what = f"the table of {window} is a {type(table).__name__}, a DataFrame of Spark is expected"
+        raise UsageError(what, hint="read it first, for example with spark.read.parquet(...)")
+    return table
+
+
+def check_stands(window: str, given: object) -> None:
+    """UsageError where it is no table, or one that grows."""
+    table = check_frame(window, given)
+    if table.isStreaming:
+        what = f"the table of {window} grows, and a project runs over tables that stand"
+        raise UsageError(what, hint="read it with spark.read; what comes live goes to running engines, with hotspare.spark.publish")
+
+
+def check_names(window: str, names: Sequence[str], used: Iterable[str], case: Case) -> None:
+    """UsageError where one of those that are used is the name of several columns."""
+    known = [case.of(name) for name in names]
+    for name in used:
+        if known.count(case.of(name)) > 1:
+            hint = "leave all but one out, or give the others another name"
+            raise UsageError(f"the table of {window} has several columns {name}", hint=hint)
+
+
+class Case(Enum):
+    """Whether names that differ in case alone are two (spark.sql.caseSensitive)."""
+
+    COUNTS = "true"
+    IS_NOTHING = "false"
+
+    @classmethod
+    def said(cls, table: DataFrame) -> Case:
+        return cls(str(table.sparkSession.conf.get("spark.sql.caseSensitive")).lower())
+
+    def of(self, name: str) -> str:
+        return name if self is Case.COUNTS else name.lower()
+
+
 @dataclass(frozen=True)
 class GivenTable:
     """`topic` is the window's number among the source windows; `types` by column, as Spark calls them; `order` its columns."""
@@ -46,11 +86,13 @@ class GivenTable:
 
     @classmethod
     def of(cls, topic: int, window: str, schema: Schema, table: DataFrame, order: Sequence[str]) -> GivenTable:
-        """UsageError where the table lacks a column, or one does not fit its field."""
+        """UsageError where the table lacks a column, has one twice, or one does not fit its field."""
         types = {field.name: field.dataType.simpleString() for field in table.schema.fields}
         for field in schema.fields:
             check_column(window, field, types[found_column(window, field.name, types)])
         found = cls(topic, window, schema, table, types, tuple(found_column(window, name, types) for name in order))
+        used = [found_column(window, name, types) for name in schema.names] + [*found.order, *found.meta().values()]
+        check_names(window, table.columns, used, Case.said(table))
         for ours, theirs in found.meta().items():
             if types[theirs] != "string":
                 raise UsageError(

@@ -12,6 +12,7 @@ from hotspare.bus.naming import checked_name, checked_prefix
 from hotspare.errors import UsageError
 from hotspare.host.project import checked_project
 from hotspare.model.names import nearest
+from hotspare.places import has_its_file, named_path
 
 
 class WindowName(NamedTuple):
@@ -30,12 +31,16 @@ class WindowName(NamedTuple):
 
 
 def check_place(url: str) -> None:
-    """UsageError for a URL that means another bus in each process."""
+    """UsageError for a URL that means another bus in each process, or a file that is not there."""
     if url.startswith("sqlite:///") and not url.startswith("sqlite:////"):
         hint = "name an absolute path: sqlite:////folder/file.db"
         raise UsageError(f"{url} means another file in each process of Spark", hint=hint)
     if url.startswith("memory://"):
         raise UsageError(f"{url} is in one process only, and Spark has several", hint="use a sqlite:////... or kafka://... bus")
+    if not has_its_file(url):
+        raise UsageError(
+            f"no bus is at {url}", detail=f"there is no file {named_path(url)}", hint="an engine makes it: is the name right?"
+        )
 
 
 def window_on_bus(bus: Bus, prefix: str, name: WindowName, file: str, shards: int = 1) -> WindowMetadata:

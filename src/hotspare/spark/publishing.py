@@ -9,7 +9,7 @@ at each attempt: that is why rows are put into a total order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -19,11 +19,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition
+from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition, digest_of_all
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.limits import topic_missing
 from hotspare.bus.open import open_bus
 from hotspare.engine.codec import arrow_block
+from hotspare.engine.codec.csv.rows import CsvStyle, field_texts
 from hotspare.engine.codec.json.plain import meta_names
 from hotspare.engine.routing import Routing, routing_by
 from hotspare.engine.rows.batch import MessageFormat, arrow_fields
@@ -31,7 +32,7 @@ from hotspare.errors import MessageTooLarge, UnknownResult, UsageError
 from hotspare.model.types import Schema
 from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow
 from hotspare.spark.columns import to_field
-from hotspare.spark.given import GivenTable, Names, order_column, ordered_by, ties_completed
+from hotspare.spark.given import GivenTable, Names, check_frame, order_column, ordered_by, ties_completed
 from hotspare.spark.in_task import event_numbers, field_column
 from hotspare.spark.on_bus import WindowName, check_place, window_on_bus
 
@@ -65,12 +66,41 @@ def publish(
     checkpoint and start it. Its micro-batches are told apart by their numbers, so a new checkpoint needs a new name.
     """
     check_place(bus)
+    if not name:
+        raise UsageError("a table needs a name under which it is published", hint="give name=..., another one for each table")
+    check_frame(window, table)
     target = _Target.of(bus, prefix, WindowName.parse(window), project, name, begin)
     if table.isStreaming:
-        if not name:
-            raise UsageError("a table that grows needs a name under which it is published")
-        return table.writeStream.queryName(name).foreachBatch(lambda rows, number: _written(rows, number, target, order_by))
+        GivenTable.of(0, target.window, target.schema, table, ordered_by(order_by, target.window))
+        return table.writeStream.queryName(name).foreachBatch(_MicroBatches(target, order_by).written)
+    check_follows(target, 0)
     return _written(table, 0, target, order_by)
+
+
+class _MicroBatches:
+    """Those of one query, from the one with which it begins."""
+
+    def __init__(self, target: _Target, order_by: Names) -> None:
+        self._target, self._order_by = target, order_by
+        self._has_begun = False
+
+    def written(self, rows: DataFrame, number: int) -> None:
+        if not self._has_begun:
+            check_follows(self._target, number)
+            self._has_begun = True
+        _written(rows, number, self._target, self._order_by)
+
+
+def check_follows(target: _Target, number: int) -> None:
+    """UsageError where the topic has later micro-batches of the name: those up to there would be passed over."""
+    bus = open_bus(target.bus)
+    try:
+        newest = max(_micro_batch(target.source(bus, place).look()) for place in range(target.count))
+    finally:
+        bus.close()
+    if newest > number:
+        what = f"micro-batch {newest} of {target.name!r} is published already, and this begins with {number}"
+        raise UsageError(what, hint="another table, or a new checkpoint, needs a new name; or begin with the checkpoint of before")
 
 
 @dataclass(frozen=True)
@@ -105,6 +135,9 @@ class _Target:
             what = f"topic {found.inbound} has {count} partitions, and nothing says in which a row belongs"
             raise UsageError(what, hint="say `partition_by:` of the source window, or name the project's file")
         return cls(url, found.inbound, "/".join(window[1:]), found.schema, routing, count, name, begin)
+
+    def source(self, bus: Bus, partition: int) -> PublishedSource:
+        return PublishedSource(bus, Partition(self.topic, partition), f"spark {self.name}", self.begin)
 
 
 def _written(table: DataFrame, number: int, target: _Target, order_by: Names) -> int:
@@ -147,15 +180,15 @@ def _writer(target: _Target, number: int) -> OnBatches:
 
 
 def _write_all(bus: Bus, target: _Target, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
-    """Of each chunk how many rows were new."""
+    """Of each chunk how many rows were new. UsageError where other rows were published under the name."""
     allowed = bus.message_bytes_max([target.topic])[target.topic] - _HEADERS_BYTES
     sources: dict[int, _Source] = {}
     for partition, place, rows in chunks(batches):
         if partition not in sources:
-            where = Partition(target.topic, partition)
-            sources[partition] = _Source(PublishedSource(bus, where, f"spark {target.name}", target.begin))
-        block = _block(rows, target.schema)
-        yield sources[partition].write(lambda block=block: encoded(block, allowed), (number << _CHUNK_BITS) + place + 1, len(block))  # type: ignore[misc]
+            sources[partition] = _Source(target.source(bus, partition), target.name)
+        yield sources[partition].write(_block(rows, target.schema), (number << _CHUNK_BITS) + place + 1, allowed)
+    for source in sources.values():
+        source.check_end()
 
 
 def chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
@@ -205,21 +238,47 @@ def encoded(block: pa.RecordBatch, bytes_max: int) -> list[bytes]:
 class _Source:
     """What is published of one source on one partition of the topic."""
 
-    def __init__(self, source: PublishedSource) -> None:
-        self._source = source
+    def __init__(self, source: PublishedSource, name: str) -> None:
+        self._source, self._name = source, name
         self._position = source.look()
+        self._given = 0
 
-    def write(self, values: Callable[[], list[bytes]], position: int, rows: int) -> int:
+    def write(self, block: pa.RecordBatch, position: int, bytes_max: int) -> int:
         """Write a chunk unless it is on the topic; how many rows were written."""
+        self._given = position
         while position > self._position.published_bytes:
-            messages = values()
-            reached = SourcePosition(position)
+            messages = encoded(block, bytes_max)
+            reached = SourcePosition(position, _digest(block))
             before = [self._position] * (len(messages) - 1)
             try:
                 if self._source.append(messages, [*before, reached], MessageFormat.ARROW.header):
                     self._position = reached
-                    return rows
+                    return len(block)
             except UnknownResult:
                 pass
             self._position = self._source.look()
+        if position == self._position.published_bytes and self._position.check not in ("", _digest(block)):
+            raise self._others()
         return 0
+
+    def check_end(self) -> None:
+        """UsageError where more chunks of this micro-batch are published than there are."""
+        if self._position.published_bytes > self._given and _micro_batch(self._position) == _micro_batch(
+            SourcePosition(self._given)
+        ):
+            raise self._others()
+
+    def _others(self) -> UsageError:
+        return UsageError(f"other rows were published under the name {self._name!r}", hint="another table needs another name")
+
+
+def _micro_batch(position: SourcePosition) -> int:
+    """The number of the newest one of which something is published."""
+    return max(0, position.published_bytes - 1) >> _CHUNK_BITS
+
+
+def _digest(block: pa.RecordBatch) -> str:
+    """Of the rows of a chunk, however Arrow lays them out."""
+    numbers, rows = (column.cast(pa.uint8()).to_numpy().tobytes() for column in block.columns[:2]), block.columns[2:]
+    texts = field_texts(pa.table(rows, names=[str(place) for place in range(len(rows))]), CsvStyle.EXACT)
+    return digest_of_all(b"".join((*numbers, "\n".join(texts).encode())))

@@ -27,7 +27,7 @@ from hotspare.model.publishing import publishing
 from hotspare.model.resolve import Resolved, resolve
 from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow
 from hotspare.spark.columns import Meta, table_type
-from hotspare.spark.given import GivenTable, Names, order_column, ordered_by, ties_completed
+from hotspare.spark.given import GivenTable, Names, check_stands, order_column, ordered_by, ties_completed
 from hotspare.spark.in_task import FLAGS, OPCODE, TOPIC, OnBadEvents, ShardWork, Span, needs_ticks
 
 _KEY = "key"
@@ -69,6 +69,8 @@ def apply(
     wanted = _wanted(resolved, outputs, bad_events)
     by = _per_window(partition_by, tables)
     _check_windows(resolved, tables)
+    for name, table in tables.items():
+        check_stands(name, table)
     _check_division(resolved, by)
     given = [
         GivenTable.of(topic, str(source), resolved.schema(source), tables[str(source)], ordered_by(order_by, str(source)))

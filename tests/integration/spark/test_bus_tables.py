@@ -199,6 +199,13 @@ def test_what_cannot_be_read_or_published_is_said_at_once(spark: Any, place: Pla
         publish(rows, bus=place.url, prefix=PREFIX, window=WINDOW, name="x", order_by="at")
     with pytest.raises(UsageError, match="has no column at"):
         publish(rows.drop("at"), bus=place.url, prefix=PREFIX, window="shop/q/orders", name="x", order_by="id")
+    with pytest.raises(UsageError, match="needs a name"):
+        publish(rows, bus=place.url, prefix=PREFIX, window="shop/q/orders", name="", order_by="at")
+    with pytest.raises(UsageError, match="is a str, a DataFrame of Spark is expected"):
+        publish("rows.parquet", bus=place.url, prefix=PREFIX, window="shop/q/orders", name="x", order_by="at")
+    growing = spark.readStream.format("rate").load()
+    with pytest.raises(UsageError, match="has no column"):
+        publish(growing, bus=place.url, prefix=PREFIX, window="shop/q/orders", name="x", order_by="at")
     with pytest.raises((UsageError, TopicMissing)):
         publish(rows, bus=place.url, prefix="other", window="shop/q/orders", name="x", order_by="at")
 
@@ -214,5 +221,8 @@ def test_rows_that_a_window_has_in_a_snapshot_are_a_table(spark: Any, tmp_path: 
     assert [tuple(row) for row in state(spark, GROUP, "q/weighed", part="right", store=store, project=file).collect()] == [
         ("pen", 5)
     ]
+    with pytest.raises(UsageError, match="there is no folder"):
+        state(spark, GROUP, "q/orders", store=(tmp_path / "none").as_uri(), project=file)
+    assert not (tmp_path / "none").exists()
     with pytest.raises(UsageError, match="is not known here"):
         state(spark, GROUP, "q/orders", store=store)

@@ -225,9 +225,15 @@ def test_what_does_not_fit_is_refused_before_anything_runs(spark: Any, tmp_path:
         ("column opcode of the table of q/given is int", {"q/given": fitting.selectExpr("id", "x", "at", "cost", "1 opcode")}, {}),
         ("does not say in which order", {"q/given": fitting}, {"order_by": []}),
         ("no window q/gone", {"q/given": fitting}, {"outputs": ["q/gone"]}),
+        ("several columns x", {"q/given": fitting.selectExpr("*", "2.5d X")}, {}),
+        ("several columns opcode", {"q/given": fitting.selectExpr("*", "'d' opcode")}, {}),
+        ("is a str, a DataFrame", {"q/given": "given.parquet"}, {}),
+        ("q/given grows", {"q/given": spark.readStream.format("rate").load()}, {}),
     ):
         with pytest.raises(UsageError, match=message):
             apply(path, tables, **{"order_by": "at", **more})
+    of_no_field = fitting.selectExpr("*", "1 more", "2 more")
+    assert apply(path, {"q/given": of_no_field}, order_by="at")["q/given"].columns[:3] == ["opcode", "flags", "id"]
     with pytest.raises(ProjectError, match="window q/given cannot be partitioned: its field x is a double"):
         apply(path, {"q/given": fitting}, order_by="at", partition_by="x")
     frames = {"q/orders": spark.sql("select 1L id, 1L customer, 1d d, timestamp'2020-01-01' at")}

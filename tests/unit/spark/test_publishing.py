@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -12,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus
+from hotspare.bus.open import open_bus
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.rows.batch import FORMAT_OF_HEADER
 from hotspare.errors import MessageTooLarge, UsageError
@@ -92,6 +95,46 @@ def test_the_next_micro_batch_follows() -> None:
     assert site.ids(0) == list(range(1500)) * 3
 
 
+def test_other_rows_under_the_same_name_are_refused_and_not_passed_over() -> None:
+    """They were neither published nor was anything said."""
+    given = [2500, 0, 1800]
+    for counts in ([2500, 0, 1801], [1000, 0, 1800], [2500, 0, 900]):
+        site = Site()
+        site.write(0, rows_of(given, Random(1)))
+        with pytest.raises(UsageError, match="other rows were published under the name 'load'"):
+            site.write(0, rows_of(counts, Random(2)))
+    site = Site()
+    site.write(0, rows_of(given, Random(1)))
+    changed = [rows.set_column(2, "f0_1", pa.array([f"Row {i}" for i in range(len(rows))])) for rows in rows_of(given, Random(1))]
+    with pytest.raises(UsageError, match="other rows"):
+        site.write(0, changed)
+    assert site.write(1, changed) == 4300
+
+
+def test_rows_that_came_before_checks_were_kept_go_on() -> None:
+    site = Site()
+    source = site.target.source(site.bus, 0)
+    source.look()
+    assert source.append([b""], [SourcePosition(2)], b"arrow")
+    assert site.write(0, rows_of([2500], Random(1))) == 500
+
+
+def test_a_query_that_begins_behind_what_is_published_is_refused(tmp_path: Path) -> None:
+    """A new checkpoint under the name of before: its micro-batches were passed over, up to the number that was reached."""
+    url = f"sqlite:///{tmp_path / 'bus.db'}"
+    bus = open_bus(url)
+    bus.create_topic("in", 3)
+    target = publishing._Target(url, "in", "q/w", SCHEMA, None, 3, "load", None)
+    publishing.check_follows(target, 0)
+    sum(publishing._write_all(bus, target, 4, iter(rows_of([0, 1000], Random(1)))))
+    bus.close()
+    for number in (4, 5):
+        publishing.check_follows(target, number)
+    for number in (0, 3):
+        with pytest.raises(UsageError, match=f"micro-batch 4 of 'load' is published already, and this begins with {number}"):
+            publishing.check_follows(target, number)
+
+
 def test_a_task_that_was_thought_to_be_dead_writes_nothing_twice() -> None:
     """One that stood still between two chunks goes on when another one has written them."""
     site = Site()
@@ -145,10 +188,15 @@ def test_names_of_columns() -> None:
     )
 
 
-def test_places_that_other_processes_do_not_find_are_refused() -> None:
+def test_places_that_other_processes_do_not_find_are_refused(tmp_path: Path) -> None:
     for url in ("sqlite:///here.db", "memory://here"):
         with pytest.raises(UsageError, match=r"in each process of Spark|in one process only"):
             check_place(url)
-    check_place("sqlite:////there/bus.db")
+    url = f"sqlite:///{tmp_path / 'bus.db'}"
+    with pytest.raises(UsageError, match="no bus is at"):
+        check_place(url)
+    assert not (tmp_path / "bus.db").exists()
+    open_bus(url).close()
+    check_place(url)
     with pytest.raises(UsageError, match="no window"):
         WindowName.parse("q/w")

@@ -53,6 +53,11 @@ def digest_of(tail: bytes) -> str:
     return str(xxhash.xxh3_64_hexdigest(tail[-CHECK_BYTES_MAX:])) if tail else ""
 
 
+def digest_of_all(content: bytes) -> str:
+    """Check of all that stands in the last piece before a position."""
+    return str(xxhash.xxh3_64_hexdigest(content))
+
+
 class PublishedSource:
     """One source on one partition: what is published of it, and the next piece, which is written once whoever else writes it.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotspare.errors import UsageError
+from hotspare.places import has_its_file, named_path
 from hotspare.stores.contract import Access, Store
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ def existing_bus(stack: ExitStack, url: str) -> Bus:
     """Closed with `stack`. UsageError where it would be a file that does not exist."""
     from hotspare.bus.open import open_bus
 
-    if not _is_there(url):
-        raise UsageError(f"no bus is at {url}", detail=f"there is no file {_path(url)}", hint=_MAKERS)
+    if not has_its_file(url):
+        raise UsageError(f"no bus is at {url}", detail=f"there is no file {named_path(url)}", hint=_MAKERS)
     opened = open_bus(url)
     stack.callback(opened.close)
     return opened
@@ -32,10 +32,10 @@ def existing_coordination(stack: ExitStack, url: str, bus_url: str) -> Coordinat
     from hotspare.coordination.memory import MemoryCoordination
     from hotspare.coordination.open import default_coordination_url, open_coordination
 
-    if url and not _is_there(url):
-        raise UsageError(f"no coordination is at {url}", detail=f"there is no file {_path(url)}", hint="is the name right?")
+    if url and not has_its_file(url):
+        raise UsageError(f"no coordination is at {url}", detail=f"there is no file {named_path(url)}", hint="is the name right?")
     chosen = url or default_coordination_url(bus_url)
-    if not _is_there(chosen):
+    if not has_its_file(chosen):
         return MemoryCoordination().client("nobody")
     opened = open_coordination(chosen)
     stack.callback(opened.close)
@@ -63,14 +63,3 @@ def existing_snapshots(stack: ExitStack, url: str, bus_url: str, coordination: C
 
     store = existing_store(stack, url, bus_url)
     return None if store is None else PlacedStore(store, partial(place_of, coordination))
-
-
-def _path(url: str) -> Path | None:
-    """The file that a bus or coordination is in; None of a URL that names none, or is no right one: who opens it says so."""
-    path = url.removeprefix("sqlite:///").partition("?")[0] if url.startswith("sqlite:///") else ""
-    return Path(path) if path else None
-
-
-def _is_there(url: str) -> bool:
-    path = _path(url)
-    return path is None or path.exists()
