@@ -270,8 +270,10 @@ class SqliteFile:
             self._check()
             self._opened = _identity(self.path)
             self._add_tables()
-        except OSError as error:
-            raise UsageError(f"{self._kind.name} {self.path} cannot be made", detail=error.strerror or str(error)) from error
+        except (OSError, sqlite3.Error) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            hint = "is there room, and may files be made in its folder?"
+            raise UsageError(f"{self._kind.name} {self.path} cannot be made", detail=why, hint=hint) from error
         except BaseException:
             self.close()
             raise
@@ -316,8 +318,7 @@ def _make(path: Path, kind: FileKind) -> None:
     """Under another name first, then linked to its own: nobody ever sees half of it, and of several makers one wins."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
     try:
-        connection = sqlite3.connect(draft, isolation_level=None)
-        try:
+        with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
             mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
             if mode != "wal":
                 raise UsageError(
@@ -331,10 +332,6 @@ def _make(path: Path, kind: FileKind) -> None:
             connection.execute(f"PRAGMA user_version={kind.version}")
             connection.execute(f"PRAGMA application_id={kind.application_id}")
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise UsageError(f"{kind.name} {path} cannot be made", detail=str(error)) from error
-        finally:
-            connection.close()
         with contextlib.suppress(FileExistsError):
             os.link(draft, path)
         folder = os.open(path.parent, os.O_RDONLY)
@@ -344,4 +341,5 @@ def _make(path: Path, kind: FileKind) -> None:
             os.close(folder)
     finally:
         for suffix in ("", "-wal", "-shm"):
-            draft.with_name(draft.name + suffix).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                draft.with_name(draft.name + suffix).unlink(missing_ok=True)

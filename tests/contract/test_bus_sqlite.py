@@ -302,6 +302,14 @@ def test_a_folder_is_no_bus(tmp_path: Path) -> None:
         SqliteBus(tmp_path)
 
 
+def test_a_folder_that_takes_no_file_is_said(tmp_path: Path) -> None:
+    """As one without the permission to write; whoever runs the tests may have every permission, but none has so long a name."""
+    with pytest.raises(UsageError, match="cannot be made") as raised:
+        SqliteBus(tmp_path / f"{'b' * 240}.db")
+    assert "may files be made in its folder?" in raised.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_many_that_make_the_file_at_once_get_one_file(tmp_path: Path) -> None:
     barrier = threading.Barrier(4)
 
