@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.cli.shared.inbound import Target, inbound_place
+from hotspare.cli.shared.inbound import Target, inbound_place, say_published
 from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
 from hotspare.cli.shared.turns import (
     CoordinationOption,
@@ -197,7 +197,7 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
             return publish_file(bus, where, Path(file), options, turn, report, say_trouble, routing)
 
         done = in_turns(turns, bus, target.bus_url, work, stop)
-    typer.echo(f"published {0 if done is None else done.events} events to {topic}", err=True)
+    say_published(done, file, topic, options.growth)
 
 
 def _listen(

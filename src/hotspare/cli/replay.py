@@ -12,7 +12,7 @@ from hotspare.choices import Doubles, HeadPlace, RunnerKind
 from hotspare.cli.shared.values import MemoryOption, PageFolderOption, ProjectNameOption
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -65,7 +65,7 @@ def command(
     """
     from hotspare.adapters.files.output_rows import FileStyle, OutputRows
     from hotspare.cli.replaying.plan import ReplayRequest, prepare
-    from hotspare.cli.shared.values import assigned, memory_bytes, refuse_idle
+    from hotspare.cli.shared.values import assigned, memory_bytes
     from hotspare.engine.codec.csv.rows import CsvStyle
     from hotspare.residence.open import residence_for
 
@@ -82,15 +82,30 @@ def command(
         messages_max=batch,
         rows=OutputRows(FileStyle(columns=CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE)),
     )
+    _check_use(runner, head, doubles, {"--header": header, "--memory": memory}, {"--master": master, "--conf": conf})
     if runner is RunnerKind.PARTITIONED:
-        refuse_idle({"--header": header, "--memory": memory}, "with --runner partitioned", "leave it out")
         _run_tables(request, master, conf or ())
         return
-    refuse_idle({"--master": master, "--conf": conf}, "without --runner partitioned", "add it, or leave them out")
     replay = prepare(request)
     for warning in replay.warnings:
         typer.echo(f"warning: {warning}", err=True)
     _run(dataclasses.replace(replay, residence=residence_for(memory_bytes(memory), page_folder)), runner, head)
+
+
+def _check_use(
+    runner: RunnerKind, head: HeadPlace, doubles: Doubles, of_files: Mapping[str, object], of_spark: Mapping[str, object]
+) -> None:
+    """UsageError for options that have no effect with this runner."""
+    from hotspare.cli.shared.values import refuse_idle
+
+    decodes = {"--head": head is HeadPlace.WORKERS}
+    if runner is RunnerKind.PARTITIONED:
+        idle = {**of_files, **decodes, "--doubles": doubles is Doubles.EXACT}
+        refuse_idle(idle, "with --runner partitioned", "leave it out")
+        return
+    refuse_idle(of_spark, "without --runner partitioned", "add it, or leave them out")
+    if runner is RunnerKind.LOCAL:
+        refuse_idle(decodes, "with --runner local", "say --runner ordered, or leave it out")
 
 
 def _run_tables(request: ReplayRequest, master: str, conf: Sequence[str]) -> None:
@@ -137,7 +152,7 @@ def _run(replay: Replay, runner: RunnerKind, head: HeadPlace) -> None:
         running = replace(replay, stop=stop, report=report, on_trace=_print_trace, told=_print_trouble)
         counts = run_local(running) if runner is RunnerKind.LOCAL else run_ordered(running, head)
         stopped = stop.is_set()
-    _summary(counts)
+    _summary(counts, replay.bad)
     if stopped:
         typer.echo("stopped before the end of the input", err=True)
         raise typer.Exit(1)
@@ -154,9 +169,10 @@ def _print_trouble(sentence: str) -> None:
     typer.echo(f"warning: {sentence}", err=True)
 
 
-def _summary(counts: ReplayCounts) -> None:
+def _summary(counts: ReplayCounts, asked: Path | None) -> None:
     from hotspare.engine.rows.batch import BAD_STREAM
 
     written = ", ".join(f"{count} rows of {name}" for name, count in sorted(counts.rows.items()) if name != BAD_STREAM)
     bad = counts.rows.get(BAD_STREAM, 0)
-    typer.echo(f"{counts.events} events in; out: {written or 'nothing'}; bad events: {bad}", err=True)
+    where = " (--bad FILE tells which, and why)" if bad and asked is None else ""
+    typer.echo(f"{counts.events} events in; out: {written or 'nothing'}; bad events: {bad}{where}", err=True)

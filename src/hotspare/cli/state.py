@@ -192,7 +192,7 @@ def import_(
     """
     from hotspare.bus.open import open_bus
     from hotspare.cli.looking.bringing import bring_rows
-    from hotspare.cli.shared.inbound import Target
+    from hotspare.cli.shared.inbound import Target, say_brought
     from hotspare.cli.shared.project_file import Side, partition_field, window_schema
     from hotspare.errors import UsageError
 
@@ -207,8 +207,8 @@ def import_(
         if schema is None:
             raise UsageError(f"the schema of {window} is not known here", hint="give --project FILE")
         by = partition_field(opened, prefix, project, set_, window)
-        count = bring_rows(opened, Target(bus, prefix, window, shards=shards, partition_by=by), file, schema)
-    typer.echo(f"{count} rows of {file} are published to {window}")
+        done = bring_rows(opened, Target(bus, prefix, window, shards=shards, partition_by=by), file, schema)
+    say_brought(done, file, window)
 
 
 commands = {"ls": ls, "show": show, "export": export, "import": import_, "diff": diff}

@@ -13,7 +13,7 @@ from hotspare.engine.codec.csv.rows import CsvStyle, value_texts
 from hotspare.engine.expressions.compiled import EVENT_FIELDS, STATE_FIELD, compile_condition
 from hotspare.engine.inside import ROWS, HeaderFacts, header_facts, rows_of
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.errors import UsageError
+from hotspare.errors import ProjectError, UsageError
 from hotspare.ha.effects.joining import agreed_document
 from hotspare.ha.effects.persisting import DOCUMENT
 from hotspare.model.fingerprint import from_document
@@ -66,8 +66,7 @@ class Wanted:
 
 
 def rows(plan: Plan, looked: Looked, wanted: Wanted) -> tuple[Schema, pa.Table]:
-    """In order of arrival. UsageError where there are none to ask for, or the filter cannot be computed; ProjectError where it
-    cannot be read."""
+    """In order of arrival. UsageError where there are none to ask for, or the filter cannot be read or computed."""
     schema, table = rows_of(plan, looked.stored.header, looked.stored.pages, wanted.window, wanted.part)
     if wanted.key:
         table = _of_key(table, schema, wanted)
@@ -87,7 +86,11 @@ def _of_key(table: pa.Table, schema: Schema, wanted: Wanted) -> pa.Table:
 
 
 def _where(table: pa.Table, schema: Schema, wanted: Wanted) -> pa.Table:
-    condition = compile_condition(Expression(wanted.where, Dialect.SPARK_SQL), schema, wanted.window)
+    try:
+        condition = compile_condition(Expression(wanted.where, Dialect.SPARK_SQL), schema, wanted.window)
+    except ProjectError as error:
+        mistake = error.mistakes[0]
+        raise UsageError(f"the filter cannot be used: {mistake.message}", hint=mistake.hint) from None
     if STATE_FIELD in condition.fields:
         raise UsageError("a filter keeps no variables", hint="write a condition on the fields of one row")
     given: Mapping[str, pa.Array] = {name: _given(table, name) for name in condition.fields}

@@ -119,7 +119,19 @@ def test_a_limit_that_was_passed_already_ends_at_once(tmp_path: Path) -> None:
     path.write_bytes(numbered(10))
     bus = new_bus()
     publish(bus, path)
-    assert publish(bus, path, events_max=3).events == 0
+    done = publish(bus, path, events_max=3)
+    assert (done.events, done.is_done) == (0, True)
+
+
+@pytest.mark.parametrize("options", [{}, {"events_max": 10}, {"repeats": 2}])
+def test_it_says_whether_it_came_to_the_end(tmp_path: Path, options: dict[str, int]) -> None:
+    path, bus = tmp_path / "in.csv", new_bus()
+    path.write_bytes(numbered(10))
+    stop = threading.Event()
+    stop.set()
+    assert not publish(bus, path, stop, **options).is_done
+    assert publish(bus, path, **options).is_done
+    assert publish(bus, path, **options) == publish(bus, path, **options)
 
 
 def test_an_append_without_an_answer_happens_once(tmp_path: Path) -> None:

@@ -106,6 +106,47 @@ def test_neither_the_project_nor_an_input_of_another_name_is_written_over(folder
     assert "would be written over" in done.stderr
 
 
+def test_an_option_of_another_runner_is_refused(folder: Path) -> None:
+    (folder / "in.csv").write_text("i,n,1,0,a\n")
+    files = ("--in", f"q/source={folder / 'in.csv'}", "--out", f"q/end={folder / 'out.csv'}")
+    for options, what in (
+        (("--head", "workers"), "--head with --runner local has no effect"),
+        (("--conf", "a=b"), "--conf without --runner partitioned has no effect"),
+        (
+            ("--runner", "partitioned", "--doubles", "exact", "--head", "workers"),
+            "--head, --doubles with --runner partitioned has no",
+        ),
+    ):
+        done = hotspare_here("replay", folder / "p.yaml", *files, *options)
+        assert (done.returncode, what in done.stderr) == (2, True), done.stderr
+    done = hotspare_here("run", folder / "p.yaml", "--bus", "memory://b", "--runner", "local", "--kafka-reader", "source")
+    assert (done.returncode, "--kafka-reader with --runner local has no effect" in done.stderr) == (2, True), done.stderr
+
+
+def test_parquet_is_for_the_runner_that_knows_it(folder: Path) -> None:
+    """It was read as rows without enough columns, and CSV was written into files that are called Parquet."""
+    (folder / "in.csv").write_text("i,n,1,0,a\n")
+    (folder / "table").mkdir()
+    for file in (folder / "in.data", folder / "table" / "part.parquet"):
+        file.write_bytes(b"PAR1 and so on")
+    for given, out, what in (
+        ("in.data", "out.csv", "in.data is Parquet, and this runner reads text alone"),
+        ("table", "out.csv", "table is Parquet, and this runner reads text alone"),
+        ("in.csv", "out.parquet", "out.parquet would be CSV, this runner writes text alone"),
+    ):
+        done = hotspare_here("replay", folder / "p.yaml", "--in", f"q/source={folder / given}", "--out", f"q/end={folder / out}")
+        assert (done.returncode, what in done.stderr) == (2, True), done.stderr
+        assert not (folder / out).exists()
+
+
+def test_whoever_does_not_ask_for_bad_events_is_told_how(folder: Path) -> None:
+    (folder / "in.csv").write_text("i,n,1,0,a\nwrong,n,2,0,a\n")
+    files = ("--in", f"q/source={folder / 'in.csv'}", "--header", "0", "--out", f"q/end={folder / 'out.csv'}")
+    assert "bad events: 1 (--bad FILE tells which, and why)\n" in hotspare_here("replay", folder / "p.yaml", *files).stderr
+    asked = hotspare_here("replay", folder / "p.yaml", *files, "--bad", folder / "bad.csv")
+    assert "bad events: 1\n" in asked.stderr
+
+
 def test_a_time_for_a_window_without_input_is_refused(folder: Path) -> None:
     """It was passed over in silence, though other windows' times stood still."""
     (folder / "in.csv").write_text("i,n,1,0,a\n")

@@ -104,7 +104,10 @@ def test_rows_of_a_window_are_found_by_key_and_by_a_filter(store: str, tmp_path:
     assert json.loads(said(*show, "q/weighed", "--part", "right"))["rows"] == [{"item": "pen", "weight": "5"}]
     assert "q/spent keeps no rows of its own" in refused(*show, "q/spent")
     assert "the filter cannot be computed for 3 rows" in refused(*show, "q/orders", "--where", "id / (id - id) > 1")
-    assert "HS-0200" in refused(*show, "q/orders", "--where", "colour = 1")
+    wrong = refused(*show, "q/orders", "--where", "prise = 1")
+    assert (
+        "HS-0100 the filter cannot be used: window q/orders, condition: unknown field prise\n  hint: did you mean 'price'?" in wrong
+    )
     assert "give --window QUERY/WINDOW, too" in refused("show", GROUP, "--store", store, "--key", "1")
     assert "project shop has no window shop/q/orders" in refused(*show, "shop/q/orders")
     assert "has 1 fields" in refused(*show, "q/orders", "--key", "1", "--key", "2")
@@ -143,8 +146,9 @@ def test_rows_are_imported_as_events_of_a_source_window_once_and_into_no_other(s
     file, project = tmp_path / "rows.parquet", project_file(tmp_path)
     said("export", GROUP, file, "--store", store, "--project", project, "--window", "q/orders")
     given = (file, "--bus", bus, "--project", project, "--window")
-    for count in (3, 0):
-        assert f"{count} rows" in said("import", *given, "shop/q/orders")
+    assert f"3 rows of {file} are published to shop/q/orders\n" in said("import", *given, "shop/q/orders")
+    told = f"0 rows of {file} are published to shop/q/orders: all of {file} was published before\n"
+    assert told in said("import", *given, "shop/q/orders")
     pq.write_table(pq.read_table(file).slice(0, 1), file)
     assert "1 rows" in said("import", *given, "shop/q/orders")
     opened = open_bus(bus)
@@ -155,6 +159,7 @@ def test_rows_are_imported_as_events_of_a_source_window_once_and_into_no_other(s
     assert "rows are brought into source windows alone" in refused("import", *given, "shop/q/recent")
     assert "lacks the field weight" in refused("import", *given, "shop/q/items")
     assert "is no Parquet file" in refused("import", tmp_path / "x.csv", *given[1:], "shop/q/orders")
+    assert "there is no such file" in refused("import", tmp_path / "x.parquet", *given[1:], "shop/q/orders")
     assert sorted(path.name for path in tmp_path.glob("*rows*")) == ["rows.parquet"]
 
 

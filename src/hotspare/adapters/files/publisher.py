@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hotspare.adapters.failover.patience import Patience, StopAsked
@@ -73,11 +73,13 @@ class PublishOptions:
 
 @dataclass(frozen=True, slots=True)
 class PublishProgress:
-    """`events` counts those that this call knows to have published; bytes count over all repetitions and earlier runs."""
+    """`events` counts those that this call knows to have published; bytes count over all repetitions and earlier runs.
+    `is_done`: nothing is left, of the file or of what was wanted of it."""
 
     events: int
     bytes_published: int
     bytes_total: int
+    is_done: bool = False
 
 
 def publish_file(
@@ -139,20 +141,22 @@ class _Publication:
         self._first_row_checked = False
 
     def run(self) -> PublishProgress:
+        is_done = False
         with contextlib.suppress(StopAsked):
             while True:
                 try:
                     self._resume()
-                    self._publish()
+                    is_done = self._publish()
                     break
                 except _Overtaken:
                     self._reopen()
-        return self._progress()
+        return replace(self._progress(), is_done=is_done)
 
     def close(self) -> None:
         self._file.close()
 
-    def _publish(self) -> None:
+    def _publish(self) -> bool:
+        """Whether it came to the end; else it was stopped."""
         pace = EventPace(self._options.rate)
         while not self._stop.is_set() and self._wanted():
             due = pace.due(self._wanted())
@@ -169,7 +173,8 @@ class _Publication:
                 self._stop.wait(_GROWTH_POLL_S)
                 pace.restart()
             elif not self._next_pass():
-                return
+                return True
+        return not self._wanted()
 
     def _open(self) -> RowFile:
         options = self._options
@@ -261,5 +266,6 @@ def check_columns(row: bytes, form: RowForm, path: Path) -> None:
         raise UsageError(
             f"file {path} does not match the schema: its first row has {found} columns, {form.columns} are needed",
             detail=f"row {row[:200].decode(errors='replace')!r}, schema {form.schema}{before}",
-            hint="leave title lines out with header, and say if the columns of opcode or flag are missing",
+            hint="leave title lines out with header, and say if the columns of opcode or flag are missing"
+            + ("" if found > 1 else f", or what stands between the columns, if that is no {form.delimiter!r}"),
         )

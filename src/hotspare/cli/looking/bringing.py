@@ -17,6 +17,7 @@ from hotspare.errors import FileUnwritable, UsageError
 from hotspare.model.types import Schema
 
 if TYPE_CHECKING:
+    from hotspare.adapters.files.publisher import PublishProgress
     from hotspare.bus.contract import Bus
     from hotspare.cli.shared.inbound import Target
 
@@ -24,8 +25,8 @@ _DIGITS = 32
 """Of the digest of a file's rows, in the name of what is published."""
 
 
-def bring_rows(bus: Bus, target: Target, file: Path, schema: Schema) -> int:
-    """Publish each row as an upsert; how many were published in all. Begun again, it goes on where it was: a file's rows come once.
+def bring_rows(bus: Bus, target: Target, file: Path, schema: Schema) -> PublishProgress:
+    """Publish each row as an upsert. Begun again, it goes on where it was: a file's rows come once.
     A file with other rows is another one, whatever its name. UsageError where it cannot be read or lacks a field."""
     from hotspare.adapters.files.canonical import InsertOpcode, RowForm
     from hotspare.adapters.files.publisher import PublishOptions, publish_file
@@ -43,7 +44,7 @@ def bring_rows(bus: Bus, target: Target, file: Path, schema: Schema) -> int:
             digest = hashlib.file_digest(written, hashlib.blake2b).hexdigest()[:_DIGITS]
         options = PublishOptions(form=form, source_name=f"import of {file.absolute()} {digest}")
         with stop_on_signal() as stop:
-            return publish_file(bus, where, events, options, stop, lambda _: None, say_trouble, routing).events
+            return publish_file(bus, where, events, options, stop, lambda _: None, say_trouble, routing)
     except OSError as error:
         raise FileUnwritable.of(events, error) from error
     finally:
@@ -57,7 +58,8 @@ def _table(file: Path, schema: Schema) -> pa.Table:
     try:
         table = pq.read_table(file)
     except (OSError, pa.ArrowException) as error:
-        raise UsageError(f"file {file} cannot be read", detail=str(error)) from error
+        why = str(error) if file.exists() else "there is no such file"
+        raise UsageError(f"file {file} cannot be read", detail=why) from error
     if missing := [name for name in schema.names if name not in table.column_names]:
         raise UsageError(f"{file} lacks the field {missing[0]}", hint=f"its columns are {', '.join(table.column_names)}")
     try:

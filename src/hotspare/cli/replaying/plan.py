@@ -22,6 +22,8 @@ from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.publishing import publishing
 from hotspare.model.resolve import Resolved, resolve
 
+_PARQUET, _MAGIC = ".parquet", b"PAR1"
+
 
 @dataclass(frozen=True)
 class ReplayRequest:
@@ -57,6 +59,7 @@ def prepare(request: ReplayRequest) -> Replay:
         raise UsageError("no source window has an input", hint="give --in CQ/WINDOW=FILE")
     _check_times(request, plan.resolved, files)
     _check_distinct(request, files)
+    _check_no_tables(request, files)
     for file in files:
         check_file(file)
     return Replay(
@@ -139,6 +142,25 @@ def _check_distinct(request: ReplayRequest, files: list[ReplayFile]) -> None:
         if identity is not None and identity in taken:
             raise UsageError(f"file {path} would be written over", hint="name another file for each --out and --bad")
         taken.add(identity)
+
+
+def _check_no_tables(request: ReplayRequest, files: list[ReplayFile]) -> None:
+    """Tables of Parquet are for the other runner: here columns would be missed, and CSV would be called a table."""
+    read = [file.path for file in files if _is_parquet(file.path)]
+    written = [path for path in (*map(Path, request.outputs.values()), request.bad) if path is not None and path.suffix == _PARQUET]
+    if read or written:
+        what = f"{read[0]} is Parquet, and this runner reads" if read else f"{written[0]} would be CSV, this runner writes"
+        raise UsageError(f"{what} text alone", hint="--runner partitioned reads and writes Parquet (docs/dataframes.md)")
+
+
+def _is_parquet(path: Path) -> bool:
+    try:
+        if path.is_dir():
+            return any(path.glob(f"**/*{_PARQUET}"))
+        with path.open("rb") as file:
+            return stat.S_ISREG(path.stat().st_mode) and file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
 
 
 def _identity(path: Path) -> tuple[int, int] | Path | None:

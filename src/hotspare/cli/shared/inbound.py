@@ -11,6 +11,10 @@ from hotspare.cli.shared.turns import Lines
 from hotspare.cli.shared.values import window_path
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hotspare.adapters.files.publisher import PublishProgress
+    from hotspare.adapters.files.row_file import Growth
     from hotspare.adapters.files.row_routing import RowRouting
     from hotspare.bus.contract import Bus, Partition
     from hotspare.model.types import Schema
@@ -78,3 +82,30 @@ def _routing(target: Target, schema: Schema | None, topic: str, count: int) -> R
         what = f"topic {topic} has {count} partitions, and nothing says in which a row belongs"
         raise UsageError(what, hint="give the project's file with --project, or a --partition for all rows")
     return RowRouting(schema, found)
+
+
+def say_published(done: PublishProgress | None, file: str, topic: str, growth: Growth) -> None:
+    """What came of a file; None where another instance had the turn. Exit status 1 where it was stopped before its end."""
+    from hotspare.adapters.files.row_file import Growth
+
+    typer.echo(f"published {0 if done is None else done.events} events to {topic}{_nothing_new(done, file)}", err=True)
+    if growth is Growth.FIXED:
+        _end_early(done, file)
+
+
+def say_brought(done: PublishProgress, file: Path, window: str) -> None:
+    """The same of rows that are brought into a window."""
+    typer.echo(f"{done.events} rows of {file} are published to {window}{_nothing_new(done, str(file))}")
+    _end_early(done, str(file))
+
+
+def _nothing_new(done: PublishProgress | None, file: str) -> str:
+    is_old = done is not None and done.is_done and not done.events and done.bytes_published > 0
+    return f": all of {file} was published before" if is_old else ""
+
+
+def _end_early(done: PublishProgress | None, file: str) -> None:
+    """Where it was stopped before the end."""
+    if done is not None and not done.is_done:
+        typer.echo(f"stopped before the end of {file}: the same command goes on there", err=True)
+        raise typer.Exit(1)
