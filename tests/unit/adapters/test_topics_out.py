@@ -22,7 +22,7 @@ from hotspare.bus.topic_writer import BusTopicWriter
 from hotspare.engine.codec import arrow_block, avro_block
 from hotspare.engine.routing import key_partitions
 from hotspare.engine.rows.batch import OUTPUT_COLUMNS, MessageFormat
-from hotspare.errors import BusError, UsageError
+from hotspare.errors import BusError, TopicMissing, UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.adapters.killed import Killed, Mortal, struck
 from tests.unit.adapters.outputs import ROWS, SCHEMA, TOPIC, UB, D, I, N, Row, block
@@ -273,3 +273,17 @@ def test_what_a_topic_cannot_be_asked_is_refused() -> None:
         SendForm(SCHEMA, MessageFormat.CSV, value_field="y")
     with pytest.raises(UsageError, match="one value holds one output"):
         SendForm(SCHEMA, MessageFormat.CSV, value_field="value", cut=MessageCut.PER_BLOCK)
+
+
+def test_a_stream_that_is_not_there_yet_is_waited_for_until_stop_and_up_to_its_end_named() -> None:
+    """Whoever waited took no stop any more."""
+    site, stop = Site(), threading.Event()
+    writer = BusTopicWriter(site.their_bus(), OTHERS.topic, b"s@")
+    form = SendForm(SCHEMA, MessageFormat.CSV)
+    with pytest.raises(TopicMissing):
+        send_topic(site.bus(), "not.there", writer, SendOptions("s", form, until=Until.END), stop)
+    sending = threading.Thread(target=send_topic, args=(site.bus(), "not.there", writer, SendOptions("s", form), stop), daemon=True)
+    sending.start()
+    stop.set()
+    sending.join(30)
+    assert not sending.is_alive()

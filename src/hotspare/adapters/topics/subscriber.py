@@ -104,11 +104,18 @@ class _Sending:
                 return
 
     def _partitions(self) -> list[int]:
-        """Those of the output topic that are sent, once it exists."""
-        for _ in _TOPIC_MISSING.tries(self._stop.wait):
+        """Those of the output topic that are sent, once it exists; up to its end, TopicMissing where it does not."""
+
+        def wait(pause_s: float) -> None:
+            if self._stop.wait(pause_s):
+                raise StopAsked
+
+        for _ in _TOPIC_MISSING.tries(wait):
             try:
                 found = self._retried(lambda: partitions_of(self._bus.topics(), self._topic))
             except TopicMissing:
+                if self._options.until is Until.END:
+                    raise
                 continue
             if found:
                 return [each.number for each in found if self._only in (None, each.number)]
