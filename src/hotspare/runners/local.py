@@ -13,6 +13,7 @@ import pyarrow as pa
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.open import open_bus
 from hotspare.engine.rows.batch import NextInput
+from hotspare.errors import BusLocked, BusUnavailable
 from hotspare.runners.contract import (
     BatchLimits,
     EndCause,
@@ -34,6 +35,7 @@ from hotspare.runners.reading import (
     next_positions,
     raw_batch,
     read_parts,
+    read_when_there,
     share_filled,
     steps,
 )
@@ -43,8 +45,8 @@ TOGETHER_WAIT_MS = 250
 
 
 class LocalRunner:
-    """Reads the bus in a thread of its own (see contract.Runner). `bus`: one that several runners of a process read, and that none
-    of them closes; by default each opens its own."""
+    """Reads the bus in a thread of its own (see contract.Runner), and waits while it is away. `bus`: one that several runners of a
+    process read, and that none of them closes; by default each opens its own."""
 
     def __init__(self, source: RunnerInput, on_batch: OnBatch, on_end: OnEnd, bus: Bus | None = None) -> None:
         self.notice = ""
@@ -77,9 +79,9 @@ class LocalRunner:
 
     def _batches(self, bus: Bus, start_offsets: Positions) -> Iterator[tuple[pa.Table, NextInput]]:
         source = self._source
-        positions, decoding = complete_positions(bus, source.topics, start_offsets), decoding_size()
+        positions, decoding = self._positions(bus, start_offsets), decoding_size()
         while not self._stopping.is_set():
-            parts = read_parts(bus, source.topics, positions, source.limits, source.pace.only, source.shards)
+            parts = read_when_there(bus, source.topics, positions, source.limits, source.pace.only, source.shards)
             read_s = time.monotonic()
             if not parts:
                 source.pace.note_other()
@@ -95,6 +97,15 @@ class LocalRunner:
                 source.pace.note_other()
             if share < MUCH:
                 source.pace.wait(read_s, self._stopping.is_set)
+
+    def _positions(self, bus: Bus, start_offsets: Positions) -> dict[tuple[int, int], int]:
+        while True:
+            try:
+                return complete_positions(bus, self._source.topics, start_offsets)
+            except (BusUnavailable, BusLocked):
+                if self._stopping.is_set():
+                    raise
+                self._source.pace.wait(time.monotonic(), self._stopping.is_set)
 
     def wait(self, timeout_s: float | None = None) -> RunnerEnd | None:
         if self._thread is not None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from hotspare.bus.contract import CAUSE_HEADER, FORMAT_HEADER, Bus, Message, Partition
 from hotspare.bus.limits import position_lost
 from hotspare.engine.rows.batch import FORMAT_OF_HEADER, OUTPUTS_FORM, RAW_SCHEMA, SECOND_FORM, MessageFormat, NextInput
-from hotspare.errors import PositionLost
+from hotspare.errors import BusLocked, BusUnavailable, PositionLost
 from hotspare.inbound import Inbound
 from hotspare.runners.contract import BatchLimits, HeadLike, OnBatch, Only, Positions, SourceTopic
 from hotspare.step_size import STEP_BYTES_MAX, STEP_BYTES_MIN, STEP_ROWS_MAX, StepSize
@@ -109,6 +109,16 @@ def read_parts(
     if len(together) < 2:
         return _even(bus, topics, parts)
     return sorted((part for each in together.values() for part in _even(bus, topics, each)), key=lambda part: part.key)
+
+
+def read_when_there(
+    bus: Bus, topics: Sequence[SourceTopic], positions: Positions, limits: BatchLimits, only: Only, shards: int
+) -> list[MessageRun]:
+    """As `read_parts`; while the bus is away or locked nothing comes. PositionLost, TopicMissing."""
+    try:
+        return read_parts(bus, topics, positions, limits, only, shards)
+    except (BusUnavailable, BusLocked):
+        return []
 
 
 def _read_once(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.bus.contract import Bus, Outgoing, Partition
+from hotspare.bus.contract import Bus, Message, Outgoing, Partition
+from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.bus.open import open_bus
 from hotspare.engine.rows.batch import NextInput
-from hotspare.errors import PositionLost
+from hotspare.errors import BusLocked, BusUnavailable, PositionLost
 from hotspare.runners.contract import BatchLimits, EndCause, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import LocalRunner, decode_iterable, read_recorded
 
@@ -87,6 +89,49 @@ def test_it_follows_the_topic_until_it_is_stopped() -> None:
     runner.stop()
     assert rows(seen) == {(0, 1), (1, 0), (1, 1), (1, 2)}
     assert ends == [RunnerEnd(EndCause.STOPPED)] == [runner.wait()]
+
+
+class AwayBus(MemoryBusClient):
+    """Each call about a partition fails for as often as `away` says, in turns as a bus that is away and one that is locked."""
+
+    away = 0
+
+    def begin_offset(self, partition: Partition) -> int:
+        self._fail()
+        return super().begin_offset(partition)
+
+    def read(self, partition: Partition, offset: int, *, messages_max: int, bytes_max: int, wait_ms: int = 0) -> Sequence[Message]:
+        self._fail()
+        return super().read(partition, offset, messages_max=messages_max, bytes_max=bytes_max, wait_ms=wait_ms)
+
+    def _fail(self) -> None:
+        if self.away:
+            self.away -= 1
+            raise BusLocked("it is locked") if self.away % 2 else BusUnavailable("it is away")
+
+
+def test_it_waits_while_the_bus_is_away_and_goes_on() -> None:
+    """SPEC E6: an engine without Spark, as one with it, does not end for brokers that are away."""
+    bus = AwayBus(MemoryBus(), "away")
+    bus.create_topic("a", 2)
+    seen: list[pa.Table] = []
+    some = threading.Semaphore(0)
+
+    def on_batch(table: pa.Table, _: NextInput) -> None:
+        seen.append(table)
+        some.release()
+
+    bus.away = 5
+    bus.append(Partition("a", 0), [Outgoing(b"first")])
+    runner = LocalRunner(RunnerInput("", TOPICS, same, limits=BatchLimits(wait_ms=5)), on_batch, lambda _: None, bus)
+    runner.start({})
+    assert some.acquire(timeout=60)
+    bus.away = 20
+    bus.append(Partition("a", 1), [Outgoing(b"second")])
+    assert some.acquire(timeout=60)
+    assert (bus.away, rows(seen)) == (0, {(0, 0), (1, 0)})
+    runner.stop()
+    assert runner.wait() == RunnerEnd(EndCause.STOPPED)
 
 
 def test_an_exception_in_the_callback_ends_it_and_is_reported() -> None:

@@ -28,16 +28,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from hotspare.bus.contract import Bus
-from hotspare.errors import BusLocked, BusUnavailable
 from hotspare.runners.contract import BatchLimits, HeadLike, Only, Positions, ReadPace, SourceTopic
 from hotspare.runners.reading import (
-    MessageRun,
     is_much,
     next_positions,
     positions_from_json,
     positions_to_json,
     raw_batch,
-    read_parts,
+    read_when_there,
 )
 from hotspare.runners.spark.frames import packed
 
@@ -113,7 +111,7 @@ def follow(
     with suppress(*_GONE), Client(address, "AF_UNIX") as driver:
         positions = positions_from_json(json.loads(driver.recv_bytes()))
         while (word := driver.recv_bytes()).startswith(_NEXT) and not is_last:
-            parts = _read(bus, topics, positions, limits, _only(word), shards)
+            parts = read_when_there(bus, topics, positions, limits, _only(word), shards)
             is_last = time.monotonic() >= over_s
             positions = next_positions(positions, parts)
             raw = [raw_batch(part, topics[part.topic].format, topics[part.topic].kind) for part in parts]
@@ -127,15 +125,6 @@ def _only(word: bytes) -> Only:
     """The partitions that a word for the next batch names."""
     named = (key.partition(b".") for key in word.removeprefix(_NEXT).split())
     return frozenset((int(topic), int(partition)) for topic, _, partition in named)
-
-
-def _read(
-    bus: Bus, topics: tuple[SourceTopic, ...], positions: Positions, limits: BatchLimits, only: Only, shards: int
-) -> list[MessageRun]:
-    try:
-        return read_parts(bus, topics, positions, limits, only, shards)
-    except (BusUnavailable, BusLocked):
-        return []
 
 
 def _unpacked(body: bytes) -> list[pa.RecordBatch]:
