@@ -108,7 +108,7 @@ class Shop:
     def end(self, publisher: SpawnedEngine) -> None:
         """Stops the publisher, and engines when all that it brought came out, and reads what came of it."""
         publisher.ask_stop()
-        assert publisher.wait_stopped() == 0, publisher.log_tail()
+        assert (publisher.wait_stopped(), "stopped before the end" in publisher.log_tail()) == (1, True), publisher.log_tail()
         came = self.reference(OLD)["sales/numbered"].num_rows
         wait_until(lambda: self.poll()["sales/numbered"].rows >= came, f"{came} outputs of sales/numbered", 180, poll_s=0.1)
         engines = self.site.cluster.engines.values()

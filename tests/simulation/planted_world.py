@@ -14,7 +14,6 @@ from hotspare.coordination import record as coordination_rules
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.record import RoleRecord
 from hotspare.errors import BusUnavailable, PositionLost, UnknownResult
-from hotspare.ha.calls.store_jobs import StoreJob
 from hotspare.ha.effects import joining, snapshots
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
@@ -174,7 +173,7 @@ def only_store_errors_are_caught() -> Any:
     """Where a store fails in another way, the thread is over, and nobody is told that the work on it ended."""
     right = snapshots._begin
 
-    def begin(state: GroupState, ports: Ports, job: StoreJob, call: Callable[[], object]) -> None:
+    def begin(state: GroupState, ports: Ports, *given: Any) -> None:
         jobs = state.store_jobs.ended
 
         def background(work: Callable[[], None]) -> None:
@@ -186,7 +185,7 @@ def only_store_errors_are_caught() -> Any:
 
             ports.background(run)
 
-        right(state, replace(ports, background=background), job, call)
+        right(state, replace(ports, background=background), *given)
 
     return patch.object(snapshots, "_begin", begin)
 
