@@ -157,8 +157,10 @@ def _is_parquet(path: Path) -> bool:
     try:
         if path.is_dir():
             return any(path.glob(f"**/*{_PARQUET}"))
+        if not path.is_file():
+            return False  # opening a pipe would wait for who writes it
         with path.open("rb") as file:
-            return stat.S_ISREG(path.stat().st_mode) and file.read(len(_MAGIC)) == _MAGIC
+            return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
         return False
 
