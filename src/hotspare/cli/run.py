@@ -193,9 +193,12 @@ def _start(options: EngineOptions, log_format: LogFormat, spark: _Spark) -> None
         raise typer.Exit(_run_application(options, log_format, spark))
     idle = {"--master": spark.master, "--tasks": spark.tasks, "--conf": spark.conf}
     refuse_idle(idle, "without --runner partitioned", "add --runner partitioned, or leave them out")
-    is_local = options.runner is RunnerKind.LOCAL
-    of_spark = {"--head": options.head_place is HeadPlace.WORKERS, "--kafka-reader": options.kafka_reader is KafkaReaderKind.SOURCE}
-    refuse_idle(of_spark if is_local else {}, "with --runner local", "leave it out, or say --runner ordered")
+    if options.runner is RunnerKind.LOCAL:
+        of_spark = {
+            "--head": options.head_place is HeadPlace.WORKERS,
+            "--kafka-reader": options.kafka_reader is KafkaReaderKind.SOURCE,
+        }
+        refuse_idle(of_spark, "with --runner local", "leave it out, or say --runner ordered")
     raise typer.Exit(run_engine(options))
 
 

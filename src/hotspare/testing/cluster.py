@@ -200,7 +200,7 @@ class Cluster:
             return None
         return engine if member.process_id == engine.process.pid else None
 
-    def wait_active(self, timeout_s: float = 180) -> SpawnedEngine:
+    def wait_active(self, timeout_s: float = PATIENCE_S) -> SpawnedEngine:
         """The active engine, once there is one: who asks twice may get two answers."""
         found: list[SpawnedEngine] = []
 
@@ -216,7 +216,7 @@ class Cluster:
         member, engine = self.members().get(name), self.engines[name]
         return member is not None and member.process_id == engine.process.pid and member.role in ("standby", "active")
 
-    def wait_ready(self, timeout_s: float = 180) -> None:
+    def wait_ready(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until one engine is active and every running one ready. An engine that ended meanwhile is an error with its log."""
 
         def ready() -> bool:
@@ -227,12 +227,12 @@ class Cluster:
 
         wait_until(ready, "one active engine and all others standby", timeout_s, _LOOK_S)
 
-    def wait_caught_up(self, timeout_s: float = 180) -> None:
+    def wait_caught_up(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until every engine has read as far as the active had when this was called: a spare that has just started is ready
         before it has begun to read."""
         self.wait_read(self._orders().get(self.leader().holder, 0), timeout_s)
 
-    def wait_read(self, order: int, timeout_s: float = 180) -> None:
+    def wait_read(self, order: int, timeout_s: float = PATIENCE_S) -> None:
         """Wait until every engine says that its input positions are so far: the offset, where there is one partition."""
 
         def along() -> bool:

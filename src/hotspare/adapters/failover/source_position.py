@@ -50,7 +50,7 @@ def source_headers(prefix: bytes, position: SourcePosition) -> tuple[tuple[str, 
 
 def digest_of(tail: bytes) -> str:
     """Check of the bytes that stand before a position."""
-    return str(xxhash.xxh3_64_hexdigest(tail[-CHECK_BYTES_MAX:])) if tail else ""
+    return digest_of_all(tail[-CHECK_BYTES_MAX:]) if tail else ""
 
 
 def digest_of_all(content: bytes) -> str:

@@ -172,7 +172,7 @@ class ZooKeeperSession:
         return self.answers(lambda: self._client.set_async(path, data, version))[0]
 
     def delete(self, path: str) -> None:
-        self.answers(lambda: self._client.delete_async(path))
+        self.answers(self.deleting(path))
 
     def deleting(self, path: str) -> Callable[[], Pending]:
         return lambda: self._client.delete_async(path)

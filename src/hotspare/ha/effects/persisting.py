@@ -82,7 +82,7 @@ def persist(action: do.PersistSnapshot, state: GroupState, ports: Ports) -> None
     notes.tell_others_soon(state)
     assert known.request is not None
     failure = "its outputs differ from those committed" if state.differences else ""
-    if known.request.by not in ("", state.engine):
+    if known.request.is_for_another(state.engine):
         failure = f"engine {known.request.by}, which was to write it, does not run"
     if failure:
         state.persisting = rules.after_work(state.persisting, action.number, PersistOutcome(state.engine, failure=failure))

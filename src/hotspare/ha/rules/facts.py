@@ -374,6 +374,9 @@ class PersistRequest:
     by: str = ""
     keep: int = 0
 
+    def is_for_another(self, engine: str) -> bool:
+        return self.by not in ("", engine)
+
 
 @dataclass(frozen=True, slots=True)
 class PersistOutcome:

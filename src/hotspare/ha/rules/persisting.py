@@ -37,8 +37,7 @@ def duties(view: View) -> Iterator[Duty]:
         return
     if known.owner == view.engine:
         may_write = view.core.is_whole and not view.store.is_writing and view.store.stuck < STORE_STUCK_MAX
-        is_for_another = known.request.by not in ("", view.engine)
-        if may_write or is_for_another or view.difference is not None:  # then it tells that it cannot
+        if may_write or known.request.is_for_another(view.engine) or view.difference is not None:  # then it tells that it cannot
             yield Duty(0, do.PersistSnapshot(known.number + 1))
     elif (due_ms := _claim_due_ms(view, known.request)) is not None:
         yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.ClaimPersist(known.number + 1, len(known.claims)))
@@ -46,7 +45,7 @@ def duties(view: View) -> Iterator[Duty]:
 
 def _claim_due_ms(view: View, request: PersistRequest) -> int | None:
     """When this engine undertakes what nobody else does. None: not now, or never."""
-    is_for_another = request.by not in ("", view.engine)
+    is_for_another = request.is_for_another(view.engine)
     if view.difference is not None or (is_for_another and is_there(view, request.by)):
         return None
     known, turn = view.persisting, 0 if request.by == view.engine else snapshot_turn(view)
