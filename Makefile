@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-test jars demo demo-kafka demo-windows demo-cluster test lint format types sim sim-campaign laws-search bench chaos-embedded chaos store-kills soak docs lock clean
+.PHONY: help setup setup-test jars demo demo-kafka demo-windows demo-cluster test test-servers test-system test-all lint format types sim sim-campaign laws-search bench chaos-embedded chaos store-kills soak docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,7 +35,16 @@ demo-windows: setup ## the demo with aggregate, join, pattern, Python and Lua wi
 demo-cluster: setup ## the demo of a project in shards on two Spark applications with executors: these, Python workers and drivers are killed
 	$(VENV)/bin/hotspare demo --cluster $(ARGS)
 
-test: setup-test ## the whole test suite in two processes (ARGS="tests/laws -x")
+test: setup-test ## rules, units, cases, laws and simulation, in two processes, without servers and Spark (ARGS="tests/laws -x")
+	$(PY) -m pytest -n 2 -m "not servers and not system" $(ARGS)
+
+test-servers: setup-test ## contracts and adapters on real brokers, ZooKeeper and databases
+	$(PY) -m pytest -n 2 -m "servers and not system" $(ARGS)
+
+test-system: setup-test ## engine processes with kills, Spark, hosts of their own
+	$(PY) -m pytest -n 2 -m system $(ARGS)
+
+test-all: setup-test ## all three in one run, as .ci/run has it
 	$(PY) -m pytest -n 2 $(ARGS)
 
 lint: $(STAMPS)/test ## style and formatting

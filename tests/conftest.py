@@ -1,8 +1,4 @@
-"""What every test shares: hypothesis profiles, free ports, one Kafka broker, and one Spark at a time on a machine.
-
-With `pytest -n 2` the suite runs in two processes. One begins with all tests of engines and Spark, the other one with those of
-brokers, ZooKeeper and databases alone, which mostly wait.
-"""
+"""Fixtures and settings that every test shares: hypothesis profiles, free ports, servers, and one Spark at a time on a machine."""
 
 from __future__ import annotations
 
@@ -12,11 +8,10 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadScopeScheduling
 
 from hotspare.testing.clocks import why_no_other_clock
 from hotspare.testing.database_server import DatabaseKind, DatabaseServer, why_no_server
@@ -34,24 +29,12 @@ settings.register_profile("thorough", parent=settings.get_profile("explore"), ma
 settings.register_profile("ci", parent=settings.get_profile("explore"), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "explore"))
 
+pytest_plugins = ["tests.tiers"]
+
 if TYPE_CHECKING:
     from tests.spark_sessions import Lender
 
 _SPARK_LOCK = Path(tempfile.gettempdir()) / f"hotspare-tests-spark-{os.getuid()}.lock"
-
-
-_TOGETHER = {
-    "engines": ("/e2e/", "/integration/spark/", "/integration/hosts/", "/test_runner", "spark"),
-    "servers": ("/integration/", "[kafka", "[zookeeper", "[postgresql", "[mariadb", "_zookeeper.py", "/test_store_kills.py"),
-}
-"""By parts of their names, the tests that one process gets; the first that fits counts."""
-
-
-class _ServersTogether(LoadScopeScheduling):
-    """One process gets all tests of engines, another one all of servers, and begins with them; any other: who is free."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return next((name for name, parts in _TOGETHER.items() if any(part in nodeid for part in parts)), nodeid)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -60,10 +43,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ServersTogether:
-    return _ServersTogether(config, log)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

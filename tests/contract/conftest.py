@@ -24,6 +24,7 @@ from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.contract.kafka_door import KafkaDoor, empty
 from tests.contract.material import ManualClock
 from tests.contract.zookeeper_doors import Doors
+from tests.tiers import servers
 
 BUSY_TIMEOUT_MS = 20_000
 """On a busy machine a writer may wait long for its turn; only the tests about locks want to be told soon."""
@@ -34,7 +35,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["memory", "sqlite", "kafka"])
+@pytest.fixture(params=["memory", "sqlite", *servers("kafka")])
 def open_bus_door(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Callable[[], Bus]]:
     opened: list[Bus] = []
     shared = MemoryBus(clock)
@@ -64,7 +65,7 @@ def bus(open_bus_door: Callable[[], Bus]) -> Bus:
     return open_bus_door()
 
 
-@pytest.fixture(params=["memory", "sqlite", "zookeeper"])
+@pytest.fixture(params=["memory", "sqlite", *servers("zookeeper")])
 def open_coordination_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Coordination]]:
     opened: list[Coordination] = []
     shared = MemoryCoordination()
@@ -91,7 +92,7 @@ def coordination(open_coordination_door: Callable[[], Coordination]) -> Coordina
     return open_coordination_door()
 
 
-@pytest.fixture(params=["memory", "directory", "sqlite", "postgresql", "mariadb", "redis", "s3", "changelog"])
+@pytest.fixture(params=["memory", "directory", "sqlite", *servers("postgresql", "mariadb", "redis", "s3", "changelog")])
 def open_store_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Store]]:
     """Each call gives the store of another process, with an `Access` where it is another than to change. A database server serves
     all tests; each has a group of names of its own."""

@@ -37,6 +37,8 @@ from tests.contract.store_kills import (
 from tests.contract.store_points import GROUP, READING, gone_soon, points, write
 from tests.small_disk import mounted
 
+pytestmark = pytest.mark.servers
+
 POINTS = {"directory": 12, "sqlite": 6, "postgresql": 5, "mariadb": 5, "redis": 10, "s3": 3, "changelog": 5}
 """So many points of a write are tried, spread over all of them and others in each run: as many as the time allows."""
 TIMES = 1

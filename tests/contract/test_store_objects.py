@@ -251,6 +251,7 @@ def test_storage_without_conditional_writes_is_refused(place: Place, monkeypatch
     assert place.store.list("o") == []
 
 
+@pytest.mark.servers
 def test_a_server_that_is_full_leaves_what_was_whole() -> None:
     """In the middle of a write; the store's user gets an error, and goes on when there is room again."""
     with S3Server() as server, contextlib.closing(ObjectStore(server.url)) as store:

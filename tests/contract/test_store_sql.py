@@ -17,11 +17,12 @@ from hotspare.stores.sql.store import SqlStore
 from hotspare.stores.writing import AT_ONCE
 from hotspare.testing.database_server import DatabaseServer
 from tests.contract.material import Page
+from tests.tiers import servers
 
 DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mariadb": "mariadb+pymysql"}
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+@pytest.fixture(params=["sqlite", *servers("postgresql", "mariadb")])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/s.db" if request.param == "sqlite" else request.getfixturevalue(request.param).url
 

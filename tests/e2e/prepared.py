@@ -1,7 +1,7 @@
-"""Commands to be killed in the middle: a server that has imported what they need forks a process for each.
+"""Commands and engines that start at once: a fork server that has imported what they need forks a process for each.
 
-They are those of `python -m hotspare`, but for the second or more at their beginning in which nothing is done that a kill could
-cut short.
+They run the same `hotspare.cli.main` as `python -m hotspare`, without the two seconds of imports before it. Whether the command
+starts with an interpreter of its own is shown by the tests that do not use this launcher.
 """
 
 from __future__ import annotations
@@ -12,32 +12,40 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from hotspare.testing.cluster import launch
+from hotspare.testing.server_process import LOOPBACK, Machine
 
 _NEEDED = (
     "pytest",  # the module that runs here is imported in each
+    "hotspare.adapters.files.publisher",
+    "hotspare.adapters.files.subscriber",
+    "hotspare.bus.kafka",
+    "hotspare.bus.open",
     "hotspare.cli.main",
     "hotspare.cli.upgrade",
     "hotspare.cli.upgrading.beside",
-    "hotspare.bus.kafka",
-    "hotspare.bus.open",
     "hotspare.coordination.open",
     "hotspare.coordination.sqlite",
     "hotspare.coordination.zookeeper",
+    "hotspare.host.process",
+    "hotspare.runners.local",
     "hotspare.stores.open",
 )
 
 
-class PreparedCommand:
-    """Begins at once; what it says goes to `log`. It has what is used of `Popen`."""
+class PreparedProcess:
+    """One forked command; it has the part of `subprocess.Popen` that tests use (`hotspare.testing.cluster.StartedProcess`)."""
 
-    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, arguments: Sequence[str], folder: Path, log: Path) -> None:
         forks = multiprocessing.get_context("forkserver")
         forks.set_forkserver_preload(list(_NEEDED))
         log.touch()
-        self._process = forks.Process(target=_run, args=(list(arguments), log))
+        self._process = forks.Process(target=_run, args=(list(arguments), folder, log, dict(os.environ)))
         self._process.start()
+        assert self._process.pid is not None
         self.pid = self._process.pid
 
     @property
@@ -53,16 +61,28 @@ class PreparedCommand:
             raise subprocess.TimeoutExpired("hotspare", timeout or 0)
         return self._process.exitcode
 
-    def send_signal(self, number: signal.Signals) -> None:
+    def send_signal(self, sig: int, /) -> None:
         if self._process.exitcode is None:
-            with contextlib.suppress(ProcessLookupError):  # it has ended since
-                os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # the process has ended since
+                os.kill(self.pid, sig)
 
 
-def _run(arguments: list[str], log: Path) -> None:
+def prepared(arguments: Sequence[str], folder: Path, log: Path, place: Machine) -> PreparedProcess | subprocess.Popen[bytes]:
+    """A `Launcher` that forks on this machine. An engine with Spark starts a JVM and workers: it gets an interpreter of its own."""
+    if place is not LOOPBACK or (arguments[0] == "run" and "local" not in arguments):
+        return launch(arguments, folder, log, place)
+    return PreparedProcess(arguments, folder, log)
+
+
+def _run(arguments: list[str], folder: Path, log: Path, environment: Mapping[str, str]) -> None:
     from hotspare.cli.main import main
 
     os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
     with log.open("w", buffering=1) as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)

@@ -20,7 +20,7 @@ from hotspare.runners.contract import SourceTopic
 from hotspare.testing.cluster import SpawnedEngine, wait_until
 from hotspare.testing.recorder import OutputReader, ReferenceRun
 from hotspare.testing.verify import DeliveryVerdict, compare_stream
-from tests.e2e.prepared import PreparedCommand
+from tests.e2e.prepared import PreparedProcess
 from tests.e2e.site import SOURCE, Site
 from tests.unit.cli.running import hotspare_here
 
@@ -127,7 +127,7 @@ class Shop:
         """The same command as a process that may be killed; what it says is in its log at once."""
         cluster = self.site.cluster
         log = cluster.next_log("upgrade")
-        process = PreparedCommand(("upgrade", str(self._changed(text)), *self.site.services, *options), log)
+        process = PreparedProcess(("upgrade", str(self._changed(text)), *self.site.services, *options), Path.cwd(), log)
         cluster.others.append(cluster.adopt(SpawnedEngine("upgrade", process, log, cluster.watch)))
         return cluster.others[-1]
 

@@ -15,6 +15,7 @@ from hotspare.processes import is_process_stopped
 from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.open import open_store
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
+from tests.e2e.prepared import prepared
 from tests.unit.cli.running import hotspare, hotspare_here
 
 PREFIX = "e2e"
@@ -88,7 +89,9 @@ class Site:
         self.services = (*self.bus, *coordination, *store)
         """And for those that make its name of the prefix."""
         of_engines, group = (*self.options, *store), group_name(self.prefix, "shop")
-        self.cluster = Cluster(self.project, self.bus_url, group, self.prefix, self.folder, of_engines, self.coordination_url)
+        self.cluster = Cluster(
+            self.project, self.bus_url, group, self.prefix, self.folder, of_engines, self.coordination_url, launcher=prepared
+        )
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """One command to its end, without a process: most of the time would be that process's start."""

@@ -27,7 +27,7 @@ from hotspare.retry import Retry
 from hotspare.testing.cluster import command, wait_until
 from tests.unit.adapters.outputs import I, N, Row, block
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.system
 
 INBOUND = Partition("hotspare.project.cq.source.I")
 OUTBOUND = Partition("hotspare.project.cq.window.O")

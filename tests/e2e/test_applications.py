@@ -13,7 +13,7 @@ from hotspare.demo.servers import kafka_and_zookeeper
 from tests.e2e.chaos.application_scenarios import APPLICATION_SCENARIOS
 from tests.e2e.chaos.run import play_applications
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def test_what_happens_to_applications_on_real_servers_loses_doubles_and_changes_nothing(tmp_path: Path) -> None:

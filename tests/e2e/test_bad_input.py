@@ -10,7 +10,7 @@ from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
 from tests.e2e.site import PREFIX, PROJECT, Site
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.system
 TOPIC = Partition(inbound_topic(PREFIX, "shop", "sales", "orders"))
 
 

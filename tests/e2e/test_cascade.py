@@ -28,7 +28,7 @@ from hotspare.testing.server_process import LOOPBACK
 from hotspare.testing.verify import compare_stream
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 BEFORE = """\
 project: before
 heartbeat: 200 milliseconds

@@ -23,7 +23,7 @@ from hotspare.testing.verify import compare_stream
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.e2e.site import Site
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 PROJECT = """\
 project: shop

@@ -12,7 +12,7 @@ from hotspare.demo.servers import kafka_and_zookeeper
 from tests.e2e.chaos.run import play, playable
 from tests.e2e.chaos.scenarios import SCENARIOS
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def test_what_happens_to_a_group_on_real_servers_loses_doubles_and_changes_nothing(tmp_path: Path) -> None:

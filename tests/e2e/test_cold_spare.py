@@ -10,7 +10,7 @@ import pytest
 from hotspare.testing.cluster import wait_until
 from tests.e2e.site import Site
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

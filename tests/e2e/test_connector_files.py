@@ -9,7 +9,7 @@ import pytest
 from hotspare.testing.cluster import wait_until
 from tests.e2e.site import PROJECT, Site, whole_lines
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 WITH_CONNECTOR = PROJECT.replace(
     "        publish: true\n",

@@ -16,7 +16,7 @@ from hotspare.testing.cluster import Cluster, command, wait_until
 
 EXAMPLES = Path(__file__).parents[2].parent / "shared" / "conformance"
 pytestmark = [
-    pytest.mark.e2e,
+    pytest.mark.system,
     pytest.mark.timeout(600),
     pytest.mark.skipif(not EXAMPLES.is_dir(), reason=f"the examples of others are not at {EXAMPLES}"),
 ]

@@ -16,7 +16,7 @@ from hotspare.engine.rows.batch import MessageFormat
 from hotspare.testing.cluster import command, wait_until
 from tests.e2e.site import PREFIX, Site
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.system
 
 EVENTS = 300
 PROJECT = """\

@@ -14,7 +14,7 @@ from hotspare.host.process import EXIT_RUNNER_DIED
 from hotspare.testing.cluster import wait_until
 from tests.e2e.site import PATIENT, Site
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def test_killed_jvm_killed_and_frozen_engines_lose_double_and_change_nothing_e2_e3_e5_e16(tmp_path: Path) -> None:

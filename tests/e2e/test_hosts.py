@@ -11,7 +11,7 @@ from hotspare.demo.servers import on_hosts
 from tests.e2e.chaos.host_scenarios import HOST_SCENARIOS
 from tests.e2e.chaos.run import play
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 
 def test_links_that_fail_cost_at_most_one_takeover_and_lose_double_and_change_nothing(

@@ -18,7 +18,7 @@ from hotspare.engine.codec.arrow_block import decode
 from hotspare.testing.cluster import wait_until
 from tests.e2e.site import PREFIX, Site
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 TIMEOUT_S = 240
 ROWS = 1_450
 """Of each of the two sides that the event meets."""

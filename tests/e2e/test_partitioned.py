@@ -24,7 +24,7 @@ from hotspare.processes import is_process_gone
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
 from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, publish_all
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
 TIMEOUT_S = 240
 GROUPS = [group_name(PREFIX, PROJECT_NAME, shard) for shard in all_shards()]
 EXECUTORS = ("--master", "local-cluster[2,1,1024]")

@@ -25,7 +25,7 @@ from hotspare.demo.site import Site
 from hotspare.testing.cluster import Cluster, command, wait_until
 from tests.e2e.site import whole_lines
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 PREFIX = "hosts"
 WIDTH = 3_000

@@ -13,7 +13,7 @@ from hotspare.stores.open import open_store
 from hotspare.testing.cluster import wait_until
 from tests.e2e.site import PATIENT, PREFIX, Site
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 OPTIONS = ("--runner", "local", "--snapshots", "off", *PATIENT)
 

@@ -14,7 +14,7 @@ from hotspare.bus.open import open_bus
 from hotspare.testing.cluster import wait_until
 from tests.e2e.site import PREFIX, Site
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 PROJECT = """\
 project: shop

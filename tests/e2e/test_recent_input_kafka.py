@@ -28,7 +28,7 @@ from hotspare.testing.verify import DeliveryVerdict, compare
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.e2e.test_recent_input import PROJECT, SPAN_US
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 TIMEOUT_S = 120
 _FORGOTTEN_US = 4_000_000
 ROWS = 5

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.site import PREFIX, PROJECT, Site
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.system
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.e2e.site import whole_lines
 
 EXAMPLE = Path(__file__).parents[2].parent / "shared" / "conformance" / "ha-kafka"
 pytestmark = [
-    pytest.mark.e2e,
+    pytest.mark.system,
     pytest.mark.spark,
     pytest.mark.timeout(600),
     pytest.mark.skipif(not EXAMPLE.is_dir(), reason=f"the example of others is not at {EXAMPLE}"),

@@ -16,7 +16,7 @@ from hotspare.testing.cluster import Cluster, wait_until
 from tests.e2e.site import PATIENT
 from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, lines, publish
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 TIMEOUT_S = 180
 GROUPS = [group_name(PREFIX, PROJECT_NAME, shard) for shard in all_shards()]
 MOVED = 1

@@ -31,7 +31,7 @@ from hotspare.testing.server_process import LOOPBACK, free_ports
 from hotspare.testing.spark_cluster import StandaloneCluster, WorkerSize
 from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, publish_all, published
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
 WORKERS = 2
 TIMEOUT_S = 240
 

@@ -13,7 +13,7 @@ from hotspare.testing.cluster import wait_until
 from hotspare.testing.redis_server import RedisServer
 from tests.e2e.site import Site
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 PROJECT = """\
 project: shop
 heartbeat: 200 milliseconds

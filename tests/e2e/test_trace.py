@@ -12,7 +12,7 @@ import pytest
 from hotspare.testing.cluster import PATIENCE_S, command, wait_until
 from tests.e2e.site import PREFIX, Site, whole_lines
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.system
 
 
 @pytest.fixture

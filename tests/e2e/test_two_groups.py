@@ -14,7 +14,7 @@ from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.e2e.site import PATIENT, PROJECT, whole_lines
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 TIMEOUT_S = 120
 ROWS = 40
 

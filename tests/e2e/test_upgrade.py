@@ -18,7 +18,7 @@ from tests.e2e.chaos.upgrade_scenarios import OPTIONS, STEPS, UpgradeScenario
 from tests.e2e.shop import NEW, OLD, Shop, check_changed, check_unchanged
 from tests.e2e.site import PATIENT, Site
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 NEWER = """\
 import sys

@@ -23,7 +23,7 @@ from tests.e2e.site import PATIENT
 from tests.unit.cli.running import hotspare_here
 from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, delivered, expected, publish_all, published
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(900)]
 TIMEOUT_S = 240
 GROUPS = [group_name(PREFIX, PROJECT_NAME, shard) for shard in all_shards()]
 PROJECTS = {"before": PROJECT, "changed": PROJECT.replace("condition: x >= 2", "condition: x >= 1")}

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
@@ -40,6 +41,40 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "hotspare", *arguments]
 
 
+class StartedProcess(Protocol):
+    """The part of `subprocess.Popen` that a cluster uses."""
+
+    pid: int
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int, /) -> None: ...
+
+
+class Launcher(Protocol):
+    """Starts the hotspare command with `arguments` at `place`, in a session of its own, in `folder`; it writes to `log`."""
+
+    def __call__(self, arguments: Sequence[str], folder: Path, log: Path, place: Machine) -> StartedProcess: ...
+
+
+def launch(arguments: Sequence[str], folder: Path, log: Path, place: Machine) -> StartedProcess:
+    """Launches the command with an interpreter of its own, as users do."""
+    with log.open("wb") as out:
+        return subprocess.Popen(  # noqa: S603 - our own command
+            place.command(command(*arguments)),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd=folder,
+        )
+
+
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S, poll_s: float = _POLL_S) -> None:
     """Poll `condition` until it holds; ClusterError naming `what` otherwise."""
     if not any(condition() for _ in Retry(lasting_s=timeout_s, pause_s=poll_s).tries()):
@@ -56,7 +91,7 @@ class SpawnedEngine:
     """One engine process. `jvm_ids` are the Java processes below it."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    process: StartedProcess
     log: Path
     watch: ParentWatch = field(default_factory=ParentWatch)
 
@@ -130,6 +165,7 @@ class Cluster:
     """Of every process ever started here; what it starts shares its session, also when it is gone."""
     watch: ParentWatch = field(default_factory=ParentWatch)
     """Ends them where this process is killed."""
+    launcher: Launcher = launch
 
     def __post_init__(self) -> None:
         self.coordination = open_coordination(self.coordination_url or default_coordination_url(self.bus_url))
@@ -150,25 +186,17 @@ class Cluster:
         arguments = ["run", str(self.project), "--bus", self.bus_url, "--prefix", self.prefix, "--engine", name]
         if self.coordination_url:
             arguments += ["--coordination", self.coordination_url]
-        return self._spawn(name, command(*arguments, *self.run_options, *options), place)
+        return self._spawn(name, [*arguments, *self.run_options, *options], place)
 
     def start_other(self, name: str, *arguments: str, place: Machine = LOOPBACK) -> SpawnedEngine:
         """Start another hotspare command (an adapter) beside the engines."""
-        other = self._spawn(name, command(*arguments), place)
+        other = self._spawn(name, arguments, place)
         self.others.append(other)
         return other
 
     def _spawn(self, name: str, arguments: Sequence[str], place: Machine) -> SpawnedEngine:
         log = self.next_log(name)
-        with log.open("wb") as out:
-            process = subprocess.Popen(  # noqa: S603 - our own command
-                place.command(arguments),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                cwd=self.folder,
-            )
+        process = self.launcher(arguments, self.folder, log, place)
         return self.adopt(SpawnedEngine(name, process, log, self.watch))
 
     def next_log(self, name: str) -> Path:

@@ -15,6 +15,8 @@ import pytest
 from hotspare.testing.hosts import Host, Network, Way
 from hotspare.testing.server_process import ServerProcess
 
+pytestmark = pytest.mark.system
+
 PORT = 7_000
 SOON_S = 1.0
 """How long somebody waits for what does not come."""

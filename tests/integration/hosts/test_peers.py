@@ -12,6 +12,8 @@ import pytest
 from hotspare.testing.hosts import Host, Network
 from hotspare.testing.server_process import ServerProcess
 
+pytestmark = pytest.mark.system
+
 PORT = 7_001
 WAIT_S = 60.0
 ACTIVE = """

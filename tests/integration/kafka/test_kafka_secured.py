@@ -31,6 +31,8 @@ from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.material import outgoing, progress
 from tests.integration.spark.subject import head
 
+pytestmark = pytest.mark.servers
+
 TIMEOUT_S = 60
 SOURCE = WindowId("cq", "source")
 

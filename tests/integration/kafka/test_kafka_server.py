@@ -16,6 +16,8 @@ from hotspare.runners.spark.jars import Jar
 from hotspare.testing import kafka_jars
 from hotspare.testing.kafka_server import KafkaServers
 
+pytestmark = pytest.mark.servers
+
 _OWNER = """
 import sys
 from pathlib import Path

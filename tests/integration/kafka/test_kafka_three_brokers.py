@@ -21,6 +21,8 @@ from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.material import outgoing, progress, values
 
+pytestmark = pytest.mark.servers
+
 OUT = Partition("o")
 SESSION_S = 3.0
 """After which the brokers of the tests take a silent one for dead (`kafka_server`)."""

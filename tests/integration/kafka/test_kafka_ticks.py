@@ -13,6 +13,8 @@ from hotspare.errors import UnknownResult
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 
+pytestmark = pytest.mark.servers
+
 IN = Partition("in")
 TICKS = (TICK,)
 PATIENCE_MS = 60_000

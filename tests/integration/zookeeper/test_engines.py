@@ -13,7 +13,7 @@ from hotspare.testing.cluster import wait_until
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.e2e.site import Site
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.system
 WAIT_S = 180.0
 
 

@@ -15,6 +15,8 @@ from hotspare.testing.server_process import LOOPBACK
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.contract.material import child
 
+pytestmark = pytest.mark.servers
+
 WAIT_S = 60.0
 
 

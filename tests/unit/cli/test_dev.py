@@ -19,6 +19,8 @@ from hotspare.testing.cluster import wait_until
 from hotspare.testing.dev_servers import DevKind, DevRecord, process_called, read_record, running, take_down, write_record
 from tests.unit.cli.running import hotspare
 
+pytestmark = pytest.mark.servers
+
 WAIT_S = 60.0
 
 

@@ -1,0 +1,71 @@
+"""The three tiers of the suite, by marker, and the order in which two test processes share them.
+
+    (no marker)  `make test`: nothing outside Python but a few short processes of our own
+    servers      `make test-servers`: brokers, ZooKeeper, databases; whoever uses one of their fixtures has the marker by that
+    system       `make test-system`: engine processes and their kills, Spark, hosts of their own
+
+Tests marked `spark` start a JVM that uses both cores: they are one group, which one of the processes works off. Long work comes
+first and unit tests last, so that both processes are busy to the end.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+SERVER_FIXTURES = frozenset({"kafka", "mariadb", "postgresql", "redis", "s3", "zookeeper"})
+_GROUP = "@spark"
+
+
+def servers(*parameters: str) -> list[Any]:
+    """Fixture parameters, each of which names a server; the marker keeps their tests out of `make test`."""
+    return [pytest.param(each, marks=pytest.mark.servers) for each in parameters]
+
+
+def _rank(item: pytest.Item) -> int:
+    for rank, marker in enumerate(("spark", "system", "servers", "law")):
+        if item.get_closest_marker(marker) is not None:
+            return rank
+    return 4
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Adds the markers that follow from what a test uses, before `-m` selects by them."""
+    if item.get_closest_marker("spark") is not None:
+        item.add_marker(pytest.mark.system)
+    elif not SERVER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.servers)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts long work first, in the random order within each tier; in a test process names the group of each Spark test."""
+    items.sort(key=_rank)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        for item in items:
+            if not _rank(item):
+                item._nodeid += _GROUP
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Reports a test by the name under which it can be run again."""
+    report = yield
+    report.nodeid = report.nodeid.removesuffix(_GROUP)
+    return report
+
+
+class _ByFile(LoadScopeScheduling):
+    """Gives a file to one process, since its tests share fixtures, and all Spark tests to one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _GROUP if nodeid.endswith(_GROUP) else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    config.option.loadscopereorder = False  # not by the number of tests: the order above says what is long
+    return _ByFile(config, log)
