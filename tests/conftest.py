@@ -30,6 +30,7 @@ settings.register_profile("ci", parent=settings.get_profile("explore"), derandom
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "explore"))
 
 pytest_plugins = ["tests.tiers"]
+_LENDER = pytest.StashKey["Lender"]()
 
 if TYPE_CHECKING:
     from tests.spark_sessions import Lender
@@ -122,13 +123,22 @@ def s3() -> Iterator[S3Server]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def lender() -> Iterator[Lender]:
-    """A session of Spark for all runners of a module, begun with the first one."""
+@pytest.fixture(scope="session")
+def lender(pytestconfig: pytest.Config) -> Iterator[Lender]:
+    """The Spark session that tests share, started by the first one that borrows it."""
     from tests.spark_sessions import lending  # whose imports other tests do without
 
     with lending() as lender:
+        pytestconfig.stash[_LENDER] = lender
         yield lender
+
+
+@pytest.fixture(autouse=True)
+def _one_session(request: pytest.FixtureRequest) -> None:
+    """Ends the shared session before a test that starts Spark itself: a process has one session at a time."""
+    lender = request.config.stash.get(_LENDER, None)
+    if lender is not None and "lender" not in request.fixturenames and request.node.get_closest_marker("spark") is not None:
+        lender.end()
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
 """Sessions of Spark for tests. Their start is most of what a test of a few rows takes: so they have what an engine's has that is
-quick, and the runners of a module may share one."""
+quick, and all that need no options of their own share one."""
 
 from __future__ import annotations
 
@@ -47,16 +47,21 @@ class Lent:
 
 
 class Lender:
-    """Begins one session when the first runner asks, and lends it to every one; `begin` of the `ordered` runner."""
+    """Starts one session at the first request, and lends it to every borrower. `begin` is also that of the `ordered` runner."""
 
     def __init__(self) -> None:
         self._session: Session | None = None
         self._options: SessionOptions | None = None
         self._lent = 0
 
+    @property
+    def spark(self) -> Any:
+        """A `SparkSession` of the shared JVM with settings of its own."""
+        return self.begin(quick_options(cores=2)).spark
+
     def begin(self, options: SessionOptions) -> Any:
-        """A new one where the one that is there has other jars."""
-        if self._session is None or options != self._options:
+        """Lends the shared session, or starts another one if that has other options or its JVM is gone."""
+        if self._session is None or options != self._options or not self._session.jvm_is_alive():
             self.end()
             self._session, self._options = Session(options), options
         self._lent += 1
@@ -65,6 +70,7 @@ class Lender:
     def end(self) -> None:
         if self._session is not None:
             self._session.stop()
+            self._session = None
 
 
 @contextmanager

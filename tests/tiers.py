@@ -25,11 +25,13 @@ def servers(*parameters: str) -> list[Any]:
     return [pytest.param(each, marks=pytest.mark.servers) for each in parameters]
 
 
-def _rank(item: pytest.Item) -> int:
-    for rank, marker in enumerate(("spark", "system", "servers", "law")):
-        if item.get_closest_marker(marker) is not None:
-            return rank
-    return 4
+_RANKS = ("spark", "system", "servers", "law")
+
+
+def _rank(item: pytest.Item) -> tuple[int, bool]:
+    """Sorts by tier; tests that share one Spark session stand together."""
+    rank = next((rank for rank, marker in enumerate(_RANKS) if item.get_closest_marker(marker) is not None), len(_RANKS))
+    return rank, "lender" in getattr(item, "fixturenames", ())
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -47,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
     if "PYTEST_XDIST_WORKER" in os.environ:
         for item in items:
-            if not _rank(item):
+            if item.get_closest_marker("spark") is not None:
                 item._nodeid += _GROUP
 
 

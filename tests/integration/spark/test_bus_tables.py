@@ -20,10 +20,9 @@ from hotspare.errors import TopicMissing, UsageError
 from hotspare.model.load import load_text
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
-from hotspare.runners.spark.session import Session
 from hotspare.spark import publish, register, state
 from hotspare.stores.open import open_store
-from tests.spark_sessions import quick_options
+from tests.spark_sessions import Lender
 from tests.unit.cli.kept import GROUP, put_snapshots
 from tests.unit.cli.kept import PROJECT as KEPT_PROJECT
 
@@ -44,11 +43,10 @@ INBOUND, OUTBOUND, WINDOW = "p.shop.q.orders.I", "p.shop.q.big.O", "shop/q/big"
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    session = Session(quick_options(cores=2))
-    register(session.spark)
-    yield session.spark
-    session.stop()
+def spark(lender: Lender) -> Any:
+    session = lender.spark
+    register(session)
+    return session
 
 
 class Place:

@@ -29,10 +29,9 @@ from hotspare.model.project import WindowId
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
 from hotspare.runners.spark.jars import ensure_kafka_source
-from hotspare.runners.spark.session import Session
 from hotspare.spark import publish
 from hotspare.testing.kafka_server import KafkaServers
-from tests.spark_sessions import quick_options
+from tests.spark_sessions import Lender, quick_options
 
 pytestmark = pytest.mark.spark
 
@@ -53,10 +52,8 @@ KEYS: dict[str, Callable[[int], Any]] = {
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    session = Session(quick_options(cores=2, kafka=ensure_kafka_source()))
-    yield session.spark
-    session.stop()
+def spark(lender: Lender) -> Any:
+    return lender.begin(quick_options(cores=2, kafka=ensure_kafka_source())).spark
 
 
 class Topic:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,11 +16,10 @@ from hotspare.model.load import LoadedProject, load_project, load_text
 from hotspare.model.publishing import publishing
 from hotspare.model.resolve import resolve
 from hotspare.model.types import FieldType
-from hotspare.runners.spark.session import Session
 from hotspare.spark import OnBadEvents, apply
 from hotspare.spark.columns import Meta
 from tests.laws.any_tables import SECOND, AnyTable, Kind, Values, any_table, comparable, replayed, time_field_of
-from tests.spark_sessions import quick_options
+from tests.spark_sessions import Lender
 
 pytestmark = pytest.mark.spark
 
@@ -28,11 +27,10 @@ CASES = Path(__file__).parents[2] / "cases" / "windows"
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    session = Session(quick_options(cores=2))
-    session.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-    yield session.spark
-    session.stop()
+def spark(lender: Lender) -> Any:
+    session = lender.spark
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    return session
 
 
 def frame(spark: Any, table: AnyTable, random: Random) -> Any:

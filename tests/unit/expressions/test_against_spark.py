@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,8 +22,7 @@ from hotspare.engine.expressions import arrays
 from hotspare.engine.expressions.functions import TABLE
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
-from hotspare.runners.spark.session import Session
-from tests.spark_sessions import quick_options
+from tests.spark_sessions import Lender
 from tests.unit.expressions.random_sql import FORMS, expressions
 from tests.unit.expressions.samples import ESP, FN, SCHEMA, SQL, compiled, with_events
 
@@ -280,14 +278,11 @@ def random_rows() -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = Session(quick_options(cores=1))
-    try:
-        session.spark.conf.set("spark.sql.session.timeZone", "UTC")
-        session.spark.conf.set("spark.sql.ansi.enabled", "true")
-        yield session.spark
-    finally:
-        session.stop()
+def spark(lender: Lender) -> SparkSession:
+    session = lender.spark
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.sql.ansi.enabled", "true")
+    return session
 
 
 @dataclass(frozen=True)
