@@ -27,6 +27,7 @@ from hotspare.testing.recorder import OutputReader, ReferenceRun
 from hotspare.testing.server_process import LOOPBACK
 from hotspare.testing.verify import compare_stream
 from hotspare.testing.zookeeper_server import ZooKeeperServer
+from tests.e2e.prepared import prepared
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 BEFORE = """\
@@ -77,7 +78,9 @@ class Site:
             divided = name == "before" and shards > 1
             options += ("--shards", str(shards)) if divided else ()
             group = group_name(self.prefix, name, Shard(0, shards) if divided else WHOLE)
-            self.groups[name] = Cluster(project, url, group, self.prefix, own, options, coordination_url=coordination)
+            self.groups[name] = Cluster(
+                project, url, group, self.prefix, own, options, coordination_url=coordination, launcher=prepared
+            )
 
     def start(self, group: str, *engines: str) -> None:
         for engine in engines:

@@ -26,6 +26,7 @@ from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.recorder import OutputReader, ReferenceRun
 from hotspare.testing.verify import DeliveryVerdict, compare
 from hotspare.testing.zookeeper_server import ZooKeeperServer
+from tests.e2e.prepared import prepared
 from tests.e2e.test_recent_input import PROJECT, SPAN_US
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
@@ -46,7 +47,9 @@ class Load:
         self.coordination_url = f"{zookeeper.url}/{folder.name}"
         options = ("--runner", "local", "--store", (folder / "snapshots").as_uri(), "--skew-max-ms", "1000")
         group = group_name(self.prefix, "shop")
-        self.cluster = Cluster(project, kafka.url, group, self.prefix, folder, options, coordination_url=self.coordination_url)
+        self.cluster = Cluster(
+            project, kafka.url, group, self.prefix, folder, options, coordination_url=self.coordination_url, launcher=prepared
+        )
         self.plan = compile_plan(load_project(project).resolved)
         self.rows, self.repeats = folder / "rows.csv", False
         self.rows.touch()

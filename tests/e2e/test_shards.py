@@ -13,6 +13,7 @@ from hotspare.bus.naming import group_name
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.testing.cluster import Cluster, wait_until
+from tests.e2e.prepared import prepared
 from tests.e2e.site import PATIENT
 from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, lines, publish
 
@@ -27,7 +28,7 @@ def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]
     project = tmp_path / "shop.yaml"
     project.write_text(PROJECT)
     options = ("--runner", request.param, "--shards", str(SHARDS), "--snapshot-interval-ms", "500", *PATIENT)
-    made = Cluster(project, f"sqlite:///{tmp_path / 'bus.db'}", GROUPS[MOVED], PREFIX, tmp_path, options)
+    made = Cluster(project, f"sqlite:///{tmp_path / 'bus.db'}", GROUPS[MOVED], PREFIX, tmp_path, options, launcher=prepared)
     try:
         yield made
     finally:

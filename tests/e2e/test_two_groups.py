@@ -12,6 +12,7 @@ from hotspare.bus.naming import group_name
 from hotspare.testing.cluster import Cluster, command, wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer
+from tests.e2e.prepared import prepared
 from tests.e2e.site import PATIENT, PROJECT, whole_lines
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
@@ -37,6 +38,7 @@ class Group:
             self._folder,
             ("--runner", "local", *store, "--snapshot-interval-ms", "500", *options),
             coordination_url=f"{zookeeper.url}/{folder.name}",
+            launcher=prepared,
         )
         self._subscribed = False
 
