@@ -10,9 +10,8 @@ from random import Random
 import pytest
 
 from hotspare.errors import ClusterError
-from hotspare.testing.cluster import wait_until
+from hotspare.testing.cluster import SpawnedEngine, wait_until
 from hotspare.testing.kafka_server import KafkaServers
-from hotspare.testing.server_process import LOOPBACK
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.e2e.chaos.upgrade_scenarios import OPTIONS, STEPS, UpgradeScenario
 from tests.e2e.shop import NEW, OLD, Shop, check_changed, check_unchanged
@@ -132,7 +131,10 @@ def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_o
         shop.wait_for_more("sales/kept", 100)
         upgraded("--beside", "--empty")
         run = newer(shop, "run", str(shop.site.project), "--engine", "two", *shop.site.options)
-        cluster.engines["two"] = cluster._spawn("two", run, LOOPBACK)
+        log = cluster.next_log("two")
+        with log.open("wb") as out:
+            process = subprocess.Popen(run, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd=tmp_path)
+        cluster.engines["two"] = cluster.adopt(SpawnedEngine("two", process, log, cluster.watch))
         cluster.wait_ready(240)
         assert "two is active" in upgraded("--lead")
         shop.wait_for_more("sales/kept", 100)
