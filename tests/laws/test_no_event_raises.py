@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.expressions.compiled import CompiledExpression
@@ -20,6 +20,7 @@ from hotspare.engine.expressions.functions import TABLE
 from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, ValueType, fields_used
 from hotspare.engine.rows.arrays import packed
 from hotspare.model.project import Dialect
+from tests.examples import examples
 from tests.laws.expression_calls import EXTREMES, FIELDS, Asked, columns_for, every_call
 
 ROWS_MAX = 60
@@ -48,7 +49,7 @@ def test_every_function_gives_each_row_a_value_or_a_reason_in_any_cut(name: str)
             assert told(asked, columns, row, row + 1) == taken(whole, row), f"{asked.what}, row {row}"
 
 
-@settings(max_examples=200)
+@examples(3)
 @given(st.data())
 def test_nested_calls_give_each_row_a_value_or_a_reason_in_any_cut(data: st.DataObject) -> None:
     outer, inner = (data.draw(st.sampled_from(asked_of(data.draw(st.sampled_from(sorted(TABLE)))))) for _ in range(2))

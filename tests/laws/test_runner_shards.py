@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.adapters.files.row_routing import RowRouting
@@ -35,6 +35,7 @@ from hotspare.runners.contract import BatchLimits, HeadPlace, RunnerInput, Sourc
 from hotspare.runners.local import read_recorded
 from tests.cases.case import ROW_SEPARATOR, Case, Message, expected_by_cause, outputs_by_cause, raw_batches, read_case
 from tests.cases.test_cases import CASES, filled_in
+from tests.examples import examples
 from tests.laws.any_changelogs import changelogs
 from tests.laws.any_graphs import graphs
 from tests.laws.test_runner_cases import Outputs, Recorded, restarted, written
@@ -201,7 +202,7 @@ def as_message(time_us: int, topic: int, rows: tuple[bytes, ...], names: list[st
     return None if hard else Message(time_us, names[topic], ROW_SEPARATOR.join(texts))
 
 
-@settings(max_examples=6)
+@examples(0.1)
 @given(first=st.integers(0, 1 << 40))
 def test_every_shard_of_any_graph_restarted_after_every_message(first: int) -> None:
     seed, case = any_divided(first)
