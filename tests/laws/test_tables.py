@@ -21,7 +21,7 @@ from hotspare.errors import UsageError
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
 from hotspare.spark.in_task import TIME, OnBadEvents, ShardWork, Span
-from tests.cases.case import read_case
+from tests.cases.case import OF_EVERY_TYPE, read_case
 from tests.examples import examples
 from tests.laws.any_tables import AnyTable, Kind, Values, any_table, replayed, task_batches, time_field_of
 from tests.laws.search import drawn
@@ -30,7 +30,6 @@ from tests.laws.table_laws import STEPS, check_all_streams, tables_differ, value
 pytestmark = pytest.mark.law
 
 SEEDS = st.integers(0, 1 << 40)
-CASES = sorted((Path(__file__).parents[1] / "cases" / "windows").glob("*.case"))
 
 
 @examples(0.15)
@@ -40,9 +39,9 @@ def test_a_task_gives_what_replay_gives(seed: int) -> None:
     assert tables_differ(drawn(seed)[0], seed) is None
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_every_case_over_tables(path: Path) -> None:
-    """Rows of every type and size for the projects of tests/cases, with times where their sources have such a field."""
+@pytest.mark.parametrize("path", OF_EVERY_TYPE, ids=lambda path: path.stem)
+def test_a_case_over_tables(path: Path) -> None:
+    """Rows of every type and size for cases that have windows of all types, with times where their sources have such a field."""
     random = Random(path.stem)
     plan = read_case(path).plan
     schemas = [plan.resolved.schema(source) for source in plan.resolved.sources]
