@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,18 @@ from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.batch import BAD_STREAM, RAW_SCHEMA, MessageFormat
 from hotspare.model.load import load_text
 from tests.raw_rows import RawRow, raw_of
+
+_FOLDER = Path(__file__).parent / "windows"
+CASES = sorted(_FOLDER.glob("*.case"))
+OF_EVERY_TYPE = tuple(
+    _FOLDER / f"{name}.case"
+    for name in (
+        *("opcodes_everywhere", "aggregate_collect", "counter_reports", "custom_lua", "geofence_centres", "lua_events"),
+        *("pattern_diamond", "python_arrays", "python_columns", "remove_state_inserts", "statedb_reader", "statedb_writer"),
+        "transpose_changes",
+    )
+)
+"""Few cases that have windows of all types between them, for laws that cost too much for every case."""
 
 UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000}
 MESSAGE = re.compile(r"at (\d+) (us|ms|s|min) (?:(tick)|(\S+): (.*))")
@@ -41,8 +54,9 @@ class Case:
     expected: tuple[tuple[str, ...], ...]
 
 
+@cache
 def read_case(path: Path) -> Case:
-    """ValueError naming the line that is not understood."""
+    """Reads and compiles a case once per process. Raises ValueError naming the line that is not understood."""
     return parse_case(path.read_text(), str(path))
 
 

@@ -13,9 +13,8 @@ from hotspare.engine.head.head import Head
 from hotspare.engine.kernels import plain
 from hotspare.engine.kernels.columns import identifier_texts
 from hotspare.engine.pipeline import Pipeline
-from tests.cases.case import Case, expected_by_cause, outputs_by_cause, raw_batches, read_case, run
-
-CASES = sorted((Path(__file__).parent / "windows").glob("*.case"))
+from hotspare.model.windows.registry import WINDOW_TYPES, type_of
+from tests.cases.case import CASES, OF_EVERY_TYPE, expected_by_cause, outputs_by_cause, raw_batches, read_case, run
 
 
 def _identifier(number: int) -> str:
@@ -34,18 +33,18 @@ def filled_in(expected: Mapping[tuple[int, int], Mapping[str, list[str]]]) -> di
     return {cause: {stream: [line(t) for t in texts] for stream, texts in by.items()} for cause, by in expected.items()}
 
 
-@pytest.fixture(scope="module")
-def cases() -> dict[Path, Case]:
-    return {path: read_case(path) for path in CASES}
-
-
 def test_there_are_cases() -> None:
     assert len(CASES) >= 25
 
 
+def test_few_cases_have_windows_of_every_type() -> None:
+    found = {type_of(window.window).name for path in OF_EVERY_TYPE for window in read_case(path).plan.resolved.windows}
+    assert found == set(WINDOW_TYPES)
+
+
 @pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
-def test_case(path: Path, cases: dict[Path, Case]) -> None:
-    case = cases[path]
+def test_case(path: Path) -> None:
+    case = read_case(path)
     batches = raw_batches(case)
     expected = filled_in(expected_by_cause(case))
     whole, snapshot = run(case, [batches], restarts=False)

@@ -10,6 +10,7 @@ from hotspare.bus.contract import Bus, Commit, Partition
 from hotspare.bus.naming import snapshot_readers
 from hotspare.errors import PositionLost, TopicMissing, UsageError
 from tests.contract.material import START_US, ManualClock, outgoing, progress, read_all
+from tests.examples import examples
 
 IN = Partition("in")
 EMBEDDED = pytest.mark.parametrize("open_bus_door", ["memory", "sqlite"], indirect=True)
@@ -56,7 +57,7 @@ def test_what_a_reader_needs_stays_until_it_is_told(bus: Bus, clock: ManualClock
 
 
 @EMBEDDED
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(examples(0.4), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     ages=st.lists(st.integers(0, 20), max_size=12),
     needed=st.lists(st.integers(0, 14), max_size=3),

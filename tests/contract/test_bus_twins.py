@@ -20,6 +20,7 @@ from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.errors import HotspareError
 from tests.contract.material import START_US, ManualClock
+from tests.examples import examples
 
 TOPICS = ("a", "b", "c")
 topic = st.sampled_from(TOPICS)
@@ -129,4 +130,4 @@ class Twins(RuleBasedStateMachine):
 
 
 TestTwins = Twins.TestCase
-TestTwins.settings = settings(max_examples=25, stateful_step_count=25)
+TestTwins.settings = settings(examples(0.4), stateful_step_count=25)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
@@ -36,7 +36,6 @@ def put(store: DirectoryStore, name: str, order: int = 1, **pages: bytes) -> Non
 
 
 @given(which=st.integers(0), where=st.integers(0), bit=st.integers(0, 7), is_cut=st.booleans())
-@settings(max_examples=60)
 def test_damage_of_any_file_is_noticed(which: int, where: int, bit: int, is_cut: bool) -> None:
     """And put right: the next put of the same pages is whole again (SPEC H5, H14)."""
     with tempfile.TemporaryDirectory() as folder:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from random import Random
 from typing import Any, TypeAlias
 
@@ -77,11 +78,11 @@ class Graph:
 
     def resolved(self) -> Resolved:
         """ProjectError."""
-        return load_text(self.text).resolved
+        return _resolved(self.text)
 
     def plan(self) -> Plan:
         """ProjectError."""
-        return compile_plan(self.resolved())
+        return _plan(self.text)
 
     @property
     def sources(self) -> list[Window]:
@@ -98,6 +99,17 @@ class Graph:
     def inputs(self, name: str) -> list[tuple[str, str]]:
         """Of a window: from where, and the rest of the edge."""
         return [(source, more) for source, target, more in self.edges if target == name]
+
+
+@lru_cache(64)
+def _resolved(text: str) -> Resolved:
+    """Keeps the newest: a graph that grows is resolved once per window, and compiled again by each law that takes it."""
+    return load_text(text).resolved
+
+
+@lru_cache(64)
+def _plan(text: str) -> Plan:
+    return compile_plan(_resolved(text))
 
 
 _SPAN = re.compile(r"\b(\d+) (seconds?|milliseconds)")

@@ -10,11 +10,13 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
 
 from hotspare.engine.expressions.checking import Checker
 from hotspare.engine.expressions.compiled import EVENT_FIELDS, CompiledExpression
+from hotspare.engine.expressions.function import TypeMismatch
 from hotspare.engine.expressions.functions import TABLE
 from hotspare.engine.expressions.times import TRUNC_UNITS
 from hotspare.engine.expressions.tree import Call, ExpressionRefused, FieldRef, Literal, Tree, Typed, ValueType, fields_used
@@ -117,24 +119,46 @@ def every_call(name: str, dialect: Dialect) -> Iterator[Asked]:
     if name in _BY_THEMSELVES:
         yield from _converted(checker, dialect)
         return
-    for tree in _conversions(name) if name in _CONVERSIONS else _calls(name):
+    for tree in _conversions(name) if name in _CONVERSIONS else _calls(name, dialect):
         with contextlib.suppress(ExpressionRefused):
             yield _asked(checker.typed(tree), f"{dialect.value} {_shown(tree)}")
 
 
-def _calls(name: str) -> Iterator[Call]:
-    """Of one argument each type, of two each pair, of three those of which two types are equal; and constants among them."""
-    constants = (*TABLE[name].literals, *TABLE[name].patterns, *TABLE[name].replacements)
+def _calls(name: str, dialect: Dialect) -> Iterator[Call]:
+    """Calls whose types the function takes: see `_candidates`."""
+    function = TABLE[name]
+    for arguments, types in _candidates((*function.literals, *function.patterns, *function.replacements)):
+        try:
+            function.rule(types, dialect)
+        except TypeMismatch:
+            continue
+        yield Call(name, name, arguments, 1)
+
+
+Candidate = tuple[tuple[FieldRef | Literal, ...], list[ValueType]]
+"""Arguments, and their types."""
+
+
+@cache
+def _candidates(constants: tuple[int, ...]) -> list[Candidate]:
+    """The calls of a function that wants constants at these places: of one argument each type, of two each pair, of three those of
+    which two types are equal. A third of all combinations with constants among them, in which each pair of arguments occurs."""
+    chosen: list[tuple[FieldRef | Literal, ...]] = []
     for count in (1, 2, 3):
         fields = [[FieldRef(f"{type_.value}{'abc'[place]}") for type_ in VALUES] for place in range(count)]
-        places: list[Sequence[Tree]] = [_LITERALS if place in constants else fields[place] for place in range(count)]
-        for arguments in itertools.product(*places):
-            if count < 3 or constants or len({a.name[:-1] for a in arguments if isinstance(a, FieldRef)}) < 3:
-                yield Call(name, name, arguments, 1)
+        places = [_LITERALS if place in constants else fields[place] for place in range(count)]
+        for numbered in itertools.product(*map(enumerate, places)):
+            arguments = tuple(argument for _, argument in numbered)
+            if constants and count == 3:
+                is_taken = sum(number for number, _ in numbered) % 3 == 0
+            else:
+                is_taken = len({a.name[:-1] for a in arguments if isinstance(a, FieldRef)}) < 3
+            if is_taken:
+                chosen.append(arguments)
         if count == 2 and not constants:
-            for literal, field in itertools.product(_LITERALS, fields[0]):
-                yield Call(name, name, (field, literal), 1)
-                yield Call(name, name, (literal, field), 1)
+            for (n, literal), (m, field) in itertools.product(enumerate(_LITERALS), enumerate(fields[0])):
+                chosen += [(field, literal), (literal, field)] if (n + m) % 3 == 0 else []
+    return [(each, [FIELDS[a.name] if isinstance(a, FieldRef) else a.type for a in each]) for each in chosen]
 
 
 def _conversions(name: str) -> Iterator[Call]:

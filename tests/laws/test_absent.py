@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
@@ -29,6 +29,7 @@ from hotspare.residence.budget import Budget
 from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
 from tests.cases.case import Case, Message, raw_batches
+from tests.examples import examples
 from tests.laws import core_scripts as scripts_of
 from tests.laws.absent_kit import (
     Asked,
@@ -120,7 +121,7 @@ def count_absent(pipeline: Pipeline) -> int:
     return sum(absent(pipeline).values())
 
 
-@settings(max_examples=20)
+@examples(0.35)
 @given(scripts(), st.sampled_from([1, 2, 4]))
 def test_a_restart_after_every_message(case: Case, slots: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

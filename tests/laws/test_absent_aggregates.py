@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.kernels.multi_index import BEFORE, UNORDERED
@@ -26,6 +26,7 @@ from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
 from hotspare.stores.contract import Store
 from tests.cases.case import Message
+from tests.examples import examples
 from tests.laws.absent_kit import (
     Asked,
     Comes,
@@ -123,7 +124,7 @@ def test_what_comes_after_a_restore_is_the_same(place: int, comes: Comes, page_s
 COMES = st.sampled_from(Comes)
 
 
-@settings(max_examples=15)
+@examples(0.25)
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 8]), st.sampled_from([2, 30]), st.sampled_from([12, 150]), COMES)
 def test_any_events(seed: int, slots: int, groups: int, keys: int, comes: Comes) -> None:
     """The same for many scripts, with a restore at any place, and another one soon after."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
@@ -151,7 +151,6 @@ def messages_of(script: list[list[Event]]) -> list[pa.RecordBatch]:
     return [head.decode(raw) for raw in raw_batches(Case(plan(), tuple(messages), ()))]
 
 
-@settings(max_examples=60)
 @given(scripts(), st.integers(0, 30), st.sampled_from([1, 2, 8]), st.booleans(), st.integers(1, 4))
 def test_any_changes_after_any_restore(script: list[list[Event]], place: int, slots: int, comes: bool, parts: int) -> None:
     """Of rows that are absent as of others; `comes`: pages come after steps, too. Outputs come in parts."""

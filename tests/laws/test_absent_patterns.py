@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.kernels.slots import NEVER
@@ -25,6 +25,7 @@ from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
 from hotspare.stores.contract import Store
 from tests.cases.case import Message
+from tests.examples import examples
 from tests.laws.absent_kit import (
     Asked,
     Comes,
@@ -102,14 +103,14 @@ def test_what_comes_after_a_restore_is_the_same(
     assert went.after.get("found matches", 0) < went.before["found matches"]
 
 
-@settings(max_examples=30)
+@examples(0.5)
 @given(windows(), scripts(), st.sampled_from([1, 2, 8]), st.integers(0, 99), st.integers(0, 99), COMES)
 def test_any_patterns(found: Windows, script: Script, slots: int, one: int, other: int, comes: Comes) -> None:
     """Of random patterns, with a restore at any two places."""
     check_any(found, script, slots, [one, other], comes)
 
 
-@settings(max_examples=10)
+@examples(0.15)
 @given(windows(of_code=True), scripts(), st.sampled_from([1, 2, 8]), st.integers(0, 99), COMES)
 def test_any_patterns_of_code(found: Windows, script: Script, slots: int, place: int, comes: Comes) -> None:
     check_any(found, script, slots, [place], comes)
@@ -120,7 +121,7 @@ def check_any(found: Windows, script: Script, slots: int, places: list[int], com
     check_any_restarts(found.plan, pieces, [place % len(pieces) for place in places], slots, comes, linked_each=1)
 
 
-@settings(max_examples=10)
+@examples(0.15)
 @given(st.integers(0, 2**32), st.booleans(), st.sampled_from([1, 2, 8]), st.sampled_from([4, 200]), COMES)
 def test_any_events(seed: int, by_event: bool, slots: int, keys: int, comes: Comes) -> None:
     """With a restore at any place, and another one soon after."""

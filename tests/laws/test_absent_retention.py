@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.pipeline import Pipeline
@@ -25,6 +25,7 @@ from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
 from hotspare.stores.contract import Store
 from tests.cases.case import Message
+from tests.examples import examples
 from tests.laws.absent_kit import (
     Asked,
     Comes,
@@ -127,7 +128,7 @@ def test_what_comes_after_a_restore_is_the_same(place: int, comes: Comes, page_s
 COMES = st.sampled_from(Comes)
 
 
-@settings(max_examples=25)
+@examples(0.4)
 @given(
     st.integers(0, 2**32),
     st.sampled_from([1, 2, 8]),

@@ -9,13 +9,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message
+from tests.examples import examples
 from tests.laws import plain_aggregates as plain
 from tests.laws.plain_aggregates import Group, Groups, known
 from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Limits, Refused
@@ -255,14 +256,14 @@ def check(way: str, script: Script) -> None:
     assert made == {}
 
 
-@settings(max_examples=150)
+@examples(2.5)
 @given(scripts(XS))
 def test_aggregates(script: tuple[str, Script]) -> None:
     """SPEC A8-A13, A28."""
     check(*script)
 
 
-@settings(max_examples=25)
+@examples(0.4)
 @given(scripts(FINITE), st.lists(st.integers(0, 60), max_size=40))
 def test_cut(script: tuple[str, Script], places: list[int]) -> None:
     """Law Cut: bad events and snapshots included."""
@@ -271,14 +272,14 @@ def test_cut(script: tuple[str, Script], places: list[int]) -> None:
     assert fed(case, cut(rows, places)) == fed(case, [rows])
 
 
-@settings(max_examples=20)
+@examples(0.35)
 @given(scripts(FINITE), st.integers(0, 60))
 def test_restart(script: tuple[str, Script], place: int) -> None:
     """A snapshot that is written while the engine goes on, and restored, goes on with the same bits."""
     check_restart(case_of(*script), place)
 
 
-@settings(max_examples=15)
+@examples(0.25)
 @given(scripts(FINITE), st.lists(st.integers(0, 60), max_size=12), st.sampled_from([1, 2, 16]))
 def test_page_sizes(script: tuple[str, Script], places: list[int], page_slots: int) -> None:
     """However large the pages are in which groups stand, the outputs are the same."""

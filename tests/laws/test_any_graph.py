@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.kernels import summary
@@ -22,6 +22,7 @@ from hotspare.engine.rows.refusals import BadEvents
 from hotspare.engine.state.pages import Counters
 from hotspare.model.windows.contract import EntersBy
 from hotspare.model.windows.registry import WINDOW_TYPES
+from tests.examples import examples
 from tests.laws.any_changelogs import TICK, Given
 from tests.laws.any_graphs import SECOND, Graph
 from tests.laws.graph_kit import fails_over
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.law
 SEEDS = st.integers(0, 1 << 40)
 
 
-@settings(max_examples=12)
+@examples(0.2)
 @given(seed=SEEDS)
 def test_any_graph(seed: int) -> None:
     """SPEC F2, F13, Z12. Cut at every row and anywhere, in parts of any size, with a restart after every message, in
@@ -49,13 +50,13 @@ def twin() -> Iterator[TwinEngine]:
         yield engine
 
 
-@settings(max_examples=12)
+@examples(0.2)
 @given(seed=SEEDS)
 def test_an_engine_without_compiled_kernels_agrees_at_every_output(seed: int, twin: TwinEngine) -> None:
     assert twin.differs(*drawn(seed)) is None, f"python -m tests.laws.search --seed {seed} --runs 1"
 
 
-@settings(max_examples=6)
+@examples(0.1)
 @given(seed=SEEDS)
 def test_any_graph_fails_over(seed: int) -> None:
     """SPEC E11. With faults of all kinds, as any simulated group."""

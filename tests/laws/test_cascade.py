@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.bus.contract import TICK, Outgoing, Partition
@@ -137,7 +137,6 @@ def as_input(bus: Timed, topic: str, outputs: pa.Table) -> None:
         before = opcode
 
 
-@settings(max_examples=60)
 @given(
     script=scripts(),
     own=scripts(),

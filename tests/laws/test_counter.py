@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
@@ -90,7 +90,6 @@ def plain(script: list[Given]) -> list[tuple[Any, ...]]:
     return told
 
 
-@settings(max_examples=60)
 @given(scripts(), st.lists(st.integers(0, 60), max_size=12), st.integers(1, 4))
 def test_counter(script: list[Given], places: list[int], extra_rows_max: int) -> None:
     messages = tuple(Message(time, "w0" if keys else "", " | ".join(f"P,N,{key}" for key in keys)) for time, keys in script)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.state.pages import Counters
 from tests.cases.case import Case, Message, outputs_by_cause, raw_batches, run
+from tests.examples import examples
 from tests.laws.core_scripts import plan, scripts, snapshot_bytes
 
 pytestmark = pytest.mark.law
@@ -24,13 +25,13 @@ def check_crash(case: Case) -> None:
     assert restarted_snapshot == snapshot
 
 
-@settings(max_examples=20)
+@examples(0.35)
 @given(scripts())
 def test_restart_after_every_message(case: Case) -> None:
     check_crash(case)
 
 
-@settings(max_examples=20)
+@examples(0.35)
 @given(scripts(), st.integers(0, 20))
 def test_restored_state_is_the_state(case: Case, prefix: int) -> None:
     """A restored snapshot, frozen again, is the same bytes; sequences, digests and ids go on from it (SPEC Z14)."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
@@ -17,6 +17,7 @@ from hotspare.engine.snapshot import Frozen
 from hotspare.engine.state import relation, row_pages, text_collector, text_pages
 from hotspare.engine.state.summary import Newest
 from tests.cases.case import Case, Message, raw_batches
+from tests.examples import examples
 from tests.laws.core_scripts import decoded, joined, plan, scripts, snapshot_bytes
 
 pytestmark = pytest.mark.law
@@ -52,14 +53,14 @@ def check_cut(case: Case, places: list[int]) -> None:
     assert parts_snapshot == snapshot
 
 
-@settings(max_examples=30)
+@examples(0.5)
 @given(scripts(), st.lists(st.integers(0, 60), max_size=12))
 def test_cut(case: Case, places: list[int]) -> None:
     """SPEC F2, F4, F13, Z12."""
     check_cut(case, places)
 
 
-@settings(max_examples=40)
+@examples(0.7)
 @given(scripts(), st.lists(st.integers(0, 60), max_size=60), st.integers(1, 5))
 def test_parts(case: Case, places: list[int], extra_rows_max: int) -> None:
     """What one row causes is put out in parts, however small they are: the same outputs, ordinals and state."""
@@ -69,7 +70,7 @@ def test_parts(case: Case, places: list[int], extra_rows_max: int) -> None:
     assert in_parts(case, cut(rows, list(range(60))), 1)[:2] == expected
 
 
-@settings(max_examples=30)
+@examples(0.5)
 @given(scripts(), st.integers(200, 2000))
 def test_a_head_cuts_where_a_batch_gets_too_large(case: Case, bytes_max: int) -> None:
     """As it does at 2 GiB: whole messages, as many batches as it takes, and the same bits."""
@@ -84,13 +85,13 @@ def test_a_head_cuts_where_a_batch_gets_too_large(case: Case, bytes_max: int) ->
     assert fed(case, list(batches)) == fed(case, [rows])
 
 
-@settings(max_examples=10)
+@examples(0.15)
 @given(scripts())
 def test_row_by_row(case: Case) -> None:
     check_cut(case, list(range(100)))
 
 
-@settings(max_examples=20)
+@examples(0.35)
 @given(scripts(), st.lists(st.integers(0, 60), max_size=12))
 def test_arrival(case: Case, places: list[int]) -> None:
     """One topic may be far ahead of the others: what is let go, and what comes of it, is the same."""
@@ -101,7 +102,7 @@ def test_arrival(case: Case, places: list[int]) -> None:
     assert fed(case, apart) == (whole, snapshot)
 
 
-@settings(max_examples=15)
+@examples(0.25)
 @given(scripts(), st.lists(st.integers(0, 60), max_size=60), st.sampled_from([1, 20, 100_000]), st.sampled_from([1, 16, 4096]))
 def test_forgetting_strings(case: Case, places: list[int], looks: int, page_slots: int) -> None:
     """When the string table forgets shows nowhere, however little it does at a time, and if it forgets after every batch; nor in a
@@ -127,7 +128,7 @@ def pages_of(frozen: Frozen) -> bytes:
     return b"".join(name.encode() + page for name, page in frozen.pages())
 
 
-@settings(max_examples=15)
+@examples(0.25)
 @given(st.data(), st.lists(st.integers(0, 60), max_size=12), st.sampled_from([1, 2, 16]))
 def test_page_sizes(data: st.DataObject, places: list[int], page_slots: int) -> None:
     """However large pages are, the outputs are the same; with small ones, rows that are written anew stand where they do uncut, and
@@ -160,7 +161,7 @@ def snapshot_of(case: Case, begin: pa.RecordBatch) -> tuple[bytes, dict[str, byt
     return frozen.header, dict(frozen.pages())
 
 
-@settings(max_examples=20)
+@examples(0.35)
 @given(scripts(), st.integers(0, 60))
 def test_freezing(case: Case, place: int) -> None:
     """A snapshot that is written while the engine goes on is that of the moment when it was taken (SPEC Z4)."""

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
@@ -15,6 +15,7 @@ from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message, raw_batches
+from tests.examples import examples
 from tests.laws.core_scripts import decoded, joined
 from tests.laws.plain_windows import OPCODES, SECOND
 from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
@@ -179,7 +180,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(plan(draw(st.sampled_from(["off", "on"]))), (*messages, Message(time + 9 * SECOND, "", "")), ())
 
 
-@settings(max_examples=100)
+@examples(1.6)
 @given(cases())
 def test_what_happened_between_two_pulses_leaves_folded(case: Case) -> None:
     pipeline = Pipeline.fresh(case.plan)
@@ -196,7 +197,7 @@ def test_what_happened_between_two_pulses_leaves_folded(case: Case) -> None:
     assert out.get("q/stream_held", []) == waited(case, out.get("q/stream", []), PULSE_US)
 
 
-@settings(max_examples=30)
+@examples(0.5)
 @given(cases(), st.lists(st.integers(0, 90), max_size=60), st.integers(1, 5))
 def test_cut(case: Case, places: list[int], extra_rows_max: int) -> None:
     """Law Cut, in parts however small."""
@@ -206,13 +207,13 @@ def test_cut(case: Case, places: list[int], extra_rows_max: int) -> None:
     assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
 
 
-@settings(max_examples=10)
+@examples(0.15)
 @given(cases(), st.lists(st.integers(0, 60), max_size=12), st.sampled_from([1, 2, 16]))
 def test_page_sizes(case: Case, places: list[int], page_slots: int) -> None:
     check_page_sizes(case, decoded(case), places, page_slots)
 
 
-@settings(max_examples=20)
+@examples(0.35)
 @given(cases(), st.integers(0, 60))
 def test_restart(case: Case, place: int) -> None:
     """Law Crash, of the core: what waits is in the snapshot."""

@@ -23,6 +23,7 @@ from hotspare.model.types import FieldType, Schema
 from hotspare.model.windows.examples import example
 from hotspare.model.windows.registry import WINDOW_TYPES, type_of
 from tests.cases.case import Case, Message, raw_batches
+from tests.examples import examples
 from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
 from tests.laws.test_joins import check_restart
 
@@ -88,7 +89,7 @@ def test_the_example_shows_the_type_and_survives_both_texts(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(0.15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), places=st.lists(st.integers(0, 60), max_size=60), extra_rows_max=st.integers(1, 5))
 def test_cut(name: str, data: st.DataObject, places: list[int], extra_rows_max: int) -> None:
     """Law Cut, with outputs in parts."""
@@ -100,7 +101,7 @@ def test_cut(name: str, data: st.DataObject, places: list[int], extra_rows_max: 
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(0.1), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), places=st.lists(st.integers(0, 60), max_size=60), extra_rows_max=st.integers(1, 5))
 def test_pulses(name: str, data: st.DataObject, places: list[int], extra_rows_max: int) -> None:
     """Law Cut, where what any window makes waits for pulses (SPEC A17); and what waits is in its snapshots."""
@@ -113,7 +114,7 @@ def test_pulses(name: str, data: st.DataObject, places: list[int], extra_rows_ma
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=5)
+@examples(0.1)
 @given(data=st.data(), places=st.lists(st.integers(0, 60), max_size=12), page_slots=st.sampled_from([1, 16]))
 def test_page_sizes(name: str, data: st.DataObject, places: list[int], page_slots: int) -> None:
     """However large the pages are in which rows stand, the outputs are the same."""
@@ -122,7 +123,7 @@ def test_page_sizes(name: str, data: st.DataObject, places: list[int], page_slot
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=5)
+@examples(0.1)
 @given(data=st.data(), place=st.integers(0, 60))
 def test_restart(name: str, data: st.DataObject, place: int) -> None:
     """Law Crash, of the core: a snapshot that is written while the engine goes on, and restored, goes on with the same bits."""

@@ -8,9 +8,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.simulation.faults import DAMAGES, TRIMS, FaultKind
 from tests.simulation.kits import real_kit
 from tests.simulation.planted import PLANTED
@@ -23,7 +24,6 @@ FAULTS = st.frozensets(st.sampled_from(FaultKind)).filter(lambda faults: not (fa
 """Both together may leave nothing to start from, which engines refuse by name."""
 
 
-@settings(max_examples=60)
 @given(seed=SEEDS, faults=FAULTS)
 def test_faults_of_any_kind_change_nothing_that_is_delivered(seed: int, faults: frozenset[FaultKind]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -31,7 +31,7 @@ def test_faults_of_any_kind_change_nothing_that_is_delivered(seed: int, faults: 
     assert not outcome.failure, f"{outcome.failure}, seed {seed}, faults {sorted(f.name for f in faults)}"
 
 
-@settings(max_examples=12)
+@examples(0.2)
 @given(seed=SEEDS)
 def test_the_engines_own_core_fails_over_alike(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
@@ -103,7 +103,6 @@ def folded(table: pa.Table | None) -> dict[Any, Any]:
     return rows
 
 
-@settings(max_examples=60)
 @given(scripts(), st.lists(st.integers(0, 60), max_size=12), st.integers(1, 4))
 def test_geofences(script: list[Step], places: list[int], extra_rows_max: int) -> None:
     def text(letter: str, row: tuple[Any, ...]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
@@ -36,7 +36,6 @@ def fed(plan: Plan, script: list[Given]) -> tuple[dict[str, pa.RecordBatch], byt
     return outputs, snapshot_bytes(pipeline)
 
 
-@settings(max_examples=60)
 @given(stateless_chains(), scripts())
 def test_head_or_core(project: Project, script: list[Given]) -> None:
     """Sequences, digests and texts of bad events among them; with append times that fall, too."""

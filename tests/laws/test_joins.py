@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
@@ -19,6 +19,7 @@ from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message, raw_batches
+from tests.examples import examples
 from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Refused, Row
 from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
 from tests.laws.test_relations import as_text
@@ -218,20 +219,20 @@ def fold(join: Join, rows: dict[Any, Any], events: list[dict[str, Any]]) -> None
     assert replaced is None
 
 
-@settings(max_examples=150)
+@examples(2.5)
 @given(joins(), scripts())
 def test_joins(join: Join, script: Script) -> None:
     check(join, join.plan, script)
 
 
-@settings(max_examples=80)
+@examples(1.3)
 @given(joins_once(), scripts())
 def test_joins_once(join: Join, script: Script) -> None:
     """A later change of the dimension does not reopen what was joined."""
     check(join, join.plan, script)
 
 
-@settings(max_examples=40)
+@examples(0.7)
 @given(st.one_of(joins(), joins_once()), scripts(), st.lists(st.integers(0, 60), max_size=60), st.integers(1, 5))
 def test_cut_and_parts(join: Join, script: Script, places: list[int], extra_rows_max: int) -> None:
     """Law Cut: bad events included, and with one output at a time."""
@@ -242,7 +243,7 @@ def test_cut_and_parts(join: Join, script: Script, places: list[int], extra_rows
     assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
 
 
-@settings(max_examples=80)
+@examples(1.3)
 @given(joins_at_once(), scripts(), st.lists(st.integers(0, 60), max_size=60))
 def test_facts_that_meet_at_once(join: Join, script: Script, places: list[int]) -> None:
     """What comes of them is what comes of one after the other, however they are cut; bad events included."""
@@ -258,14 +259,14 @@ def operators_of(plan: Plan) -> list[JoinOperator]:
     return [node.operator for node in plan.nodes if isinstance(node.operator, JoinOperator)]
 
 
-@settings(max_examples=20)
+@examples(0.35)
 @given(st.one_of(joins(), joins_once()), scripts(), st.integers(0, 60))
 def test_restart(join: Join, script: Script, place: int) -> None:
     """A snapshot that is written while the engine goes on, and restored, goes on with the same bits."""
     check_restart(case_of(join.plan, script), place)
 
 
-@settings(max_examples=25)
+@examples(0.4)
 @given(st.one_of(joins(), joins_once()), scripts(), st.lists(st.integers(0, 60), max_size=12), st.sampled_from([1, 2, 16]))
 def test_page_sizes(join: Join, script: Script, places: list[int], page_slots: int) -> None:
     """However large pages are, and wherever rows were moved to, the outputs are the same."""

@@ -11,7 +11,7 @@ import json
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.codec import arrow_block
@@ -19,6 +19,7 @@ from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.rows.batch import MessageFormat, RowKind
 from hotspare.model.resolve import resolve
+from tests.examples import examples
 from tests.laws.core_scripts import joined, plan, snapshot_bytes
 from tests.laws.damaged_files import arrow_blocks, avro_files, damaged_arrow, is_empty_arrow, is_empty_avro
 from tests.unit.head.messages import Message, project, raw
@@ -98,7 +99,7 @@ def messages(number: int) -> st.SearchStrategy[list[bytes]]:
 
 
 @pytest.mark.parametrize("number", FORMATS)
-@settings(max_examples=100)
+@examples(1.6)
 @given(data=st.data())
 def test_any_bytes_become_rows_the_same_in_any_cut(number: int, data: st.DataObject) -> None:
     values = data.draw(messages(number))
@@ -151,7 +152,6 @@ CHANGELOGS = st.lists(
 )
 
 
-@settings(max_examples=60)
 @given(CHANGELOGS, st.integers(1, 5))
 def test_any_changelog_passes_all_windows_the_same_in_any_cut(changelog: list[tuple[str, list[str]]], size: int) -> None:
     topics = {source.window: i for i, source in enumerate(plan().resolved.sources)}

@@ -9,10 +9,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.bus.memory import Fencing
+from tests.examples import examples
 from tests.simulation.faults import FaultKind
 from tests.simulation.planted import PLANTED
 from tests.simulation.run import run_seed
@@ -32,7 +33,6 @@ SLEEPERS = frozenset(
 )
 
 
-@settings(max_examples=60)
 @given(seed=st.integers(min_value=10_000, max_value=1 << 40))
 def test_engines_that_sleep_at_the_worst_moments_keep_one_voice(seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -40,7 +40,7 @@ def test_engines_that_sleep_at_the_worst_moments_keep_one_voice(seed: int) -> No
     assert not outcome.failure, f"{outcome.failure}, seed {seed}"
 
 
-@settings(max_examples=40)
+@examples(0.7)
 @given(
     sleeps_after=st.integers(min_value=1, max_value=45),
     wakes_after=st.integers(min_value=1, max_value=150),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
@@ -20,6 +20,7 @@ from hotspare.engine.plan import Plan, compile_plan
 from hotspare.model.load import load_text
 from hotspare.model.pattern_logic import Event, Logic, LogicOperator, LogicRefused, Operation, check_logic, events_in, parse_logic
 from tests.cases.case import Case, Message, raw_batches
+from tests.examples import examples
 from tests.laws import plain_patterns as plain
 from tests.laws.pattern_code import code_of
 from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
@@ -282,19 +283,18 @@ def check(given_windows: Windows, script: Script) -> None:
     assert made == expected(given_windows.plain, script), given_windows.text
 
 
-@settings(max_examples=300)
+@examples(5)
 @given(windows(), scripts())
 def test_patterns(found: Windows, script: Script) -> None:
     check(found, script)
 
 
-@settings(max_examples=60)
 @given(windows(of_code=True), scripts())
 def test_patterns_of_code(found: Windows, script: Script) -> None:
     check(found, script)
 
 
-@settings(max_examples=30)
+@examples(0.5)
 @given(windows(of_code=True), scripts(), st.lists(st.integers(0, 60), max_size=60), st.integers(1, 5), st.integers(0, 60))
 def test_cut_parts_and_restart_of_code(found: Windows, script: Script, places: list[int], extra_rows_max: int, place: int) -> None:
     """With how often functions were called: what code keeps in its variables depends on neither."""
@@ -306,7 +306,6 @@ def test_cut_parts_and_restart_of_code(found: Windows, script: Script, places: l
     check_restart(case, place)
 
 
-@settings(max_examples=60)
 @given(windows(), scripts(), st.lists(st.integers(0, 60), max_size=60), st.integers(1, 5))
 def test_cut_and_parts(found: Windows, script: Script, places: list[int], extra_rows_max: int) -> None:
     """Law Cut, and with one output at a time."""
@@ -317,14 +316,14 @@ def test_cut_and_parts(found: Windows, script: Script, places: list[int], extra_
     assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
 
 
-@settings(max_examples=30)
+@examples(0.5)
 @given(windows(), scripts(), st.integers(0, 60))
 def test_restart(found: Windows, script: Script, place: int) -> None:
     """A snapshot with open matches that is written while the engine goes on, and restored, goes on with the same bits."""
     check_restart(case_of(found.plan, script), place)
 
 
-@settings(max_examples=30)
+@examples(0.5)
 @given(windows(), scripts(), st.lists(st.integers(0, 60), max_size=12), st.sampled_from([1, 2, 16]))
 def test_page_sizes(found: Windows, script: Script, places: list[int], page_slots: int) -> None:
     """However large pages are, and wherever open matches were moved to, the outputs are the same."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
@@ -23,6 +23,7 @@ from hotspare.ha.rules import warming as rules
 from hotspare.ha.rules.facts import Warming
 from hotspare.model.load import load_text
 from hotspare.model.recent_input import TICK_GAP_US, recent_input
+from tests.examples import examples
 from tests.laws.any_changelogs import TICK, Given, inserts, raw_messages
 from tests.laws.any_graphs import SECOND, Graph, graphs
 
@@ -205,7 +206,7 @@ def _bits(column: pa.ChunkedArray) -> pa.Array:
     return one.view(pa.int64()) if one.type == pa.float64() else one
 
 
-@settings(max_examples=10)
+@examples(0.15)
 @given(seed=SEEDS)
 def test_what_follows_the_warm_up_is_what_the_whole_run_has(seed: int) -> None:
     """`make laws-search` tries more."""

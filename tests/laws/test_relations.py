@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pytest
 from hypothesis import event as note
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
@@ -42,6 +42,7 @@ from hotspare.model.windows.filter import FilterWindow
 from hotspare.model.windows.functional import FunctionalWindow
 from hotspare.model.windows.source import SourceWindow
 from tests.cases.case import Case, Message, raw_batches
+from tests.examples import examples
 from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Limits, PlainWindow, Statistic, Work, folded
 from tests.strategies_projects import ROW, running_projects
 
@@ -248,7 +249,7 @@ def check(plan: Plan, project: Project, script: list[Given]) -> None:
                 assert rows == {key: row for key, (row, _) in index_rows.rows.items()}, name
 
 
-@settings(max_examples=200)
+@examples(3)
 @given(running_projects(), scripts())
 def test_relations(project: Project, script: list[Given]) -> None:
     """SPEC A10-A16, A19-A26: what comes out, what is bad, and what a table holds, after every event."""
@@ -315,7 +316,7 @@ def inserts(draw: st.DrawFn) -> list[Given]:
     return [*script, (time + 9 * SECOND, [])]
 
 
-@settings(max_examples=120)
+@examples(2)
 @given(forgetting_projects(), inserts())
 def test_what_is_known_of_deletes_decides_nothing(project: Project, script: list[Given]) -> None:
     """Where rows are known to leave in order, a window finds them without an index: the same as with one."""

@@ -1,5 +1,8 @@
-"""Law 4, Runner, over every case of tests/cases: what stands on a bus at the times of a case comes out as the case says, whichever
-runner brings it, and with the runner and the engine begun anew after every message."""
+"""Law 4, Runner, over cases that have windows of all types: what a bus holds at the times of a case comes out as the case says,
+whichever runner reads it, and with the runner and the engine restarted after every message.
+
+tests/cases/test_cases.py runs every case over the pipeline, restarted too; tests/laws/test_runner_shards.py runs random graphs.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,10 @@ from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan
 from hotspare.engine.rows.batch import MessageFormat, NextInput
-from hotspare.model.windows.registry import WINDOW_TYPES, type_of
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import LocalRunner
-from tests.cases.case import ROW_SEPARATOR, Case, Message, expected_by_cause, outputs_by_cause, read_case
-from tests.cases.test_cases import CASES, filled_in
+from tests.cases.case import OF_EVERY_TYPE, ROW_SEPARATOR, Case, Message, expected_by_cause, outputs_by_cause, read_case
+from tests.cases.test_cases import filled_in
 
 if TYPE_CHECKING:
     from hotspare.runners.spark.ordered import OrderedRunner
@@ -124,17 +126,7 @@ def restarted(plan: Plan, source: RunnerInput, ends: Ends, shard: int = 0) -> Ou
     return outputs
 
 
-def of_every_type() -> list[Path]:
-    """Few cases that have all types of windows between them, those with most that are new first."""
-    types = {path: {type_of(window.window).name for window in read_case(path).plan.resolved.windows} for path in CASES}
-    left, found = set(WINDOW_TYPES), []
-    while left and (more := max(types, key=lambda path: len(types[path] & left))) not in found:
-        left -= types[more]
-        found.append(more)
-    return found
-
-
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", OF_EVERY_TYPE, ids=lambda path: path.stem)
 def test_local_restarted_after_every_message(path: Path, tmp_path: Path) -> None:
     """Law Crash, too."""
     recorded = Recorded(tmp_path / "bus.db", read_case(path))
@@ -143,7 +135,7 @@ def test_local_restarted_after_every_message(path: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("path", of_every_type(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", OF_EVERY_TYPE, ids=lambda path: path.stem)
 def test_ordered(path: Path, lender: Lender, tmp_path: Path) -> None:
     from hotspare.runners.spark.ordered import OrderedRunner
 

@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 from itertools import count, product
 from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.adapters.files.row_routing import RowRouting
@@ -33,8 +34,9 @@ from hotspare.model.windows.registry import type_of
 from hotspare.model.windows.source import SourceWindow
 from hotspare.runners.contract import BatchLimits, HeadPlace, RunnerInput, SourceTopic
 from hotspare.runners.local import read_recorded
-from tests.cases.case import ROW_SEPARATOR, Case, Message, expected_by_cause, outputs_by_cause, raw_batches, read_case
-from tests.cases.test_cases import CASES, filled_in
+from tests.cases.case import CASES, ROW_SEPARATOR, Case, Message, expected_by_cause, outputs_by_cause, raw_batches, read_case
+from tests.cases.test_cases import filled_in
+from tests.examples import examples
 from tests.laws.any_changelogs import changelogs
 from tests.laws.any_graphs import graphs
 from tests.laws.test_runner_cases import Outputs, Recorded, restarted, written
@@ -48,6 +50,9 @@ DEPENDS = {
     "transpose_wide": "that keys are unique is seen within a shard only",
 }
 """Cases in which what comes of a key follows from the shards, as docs/shards.md says."""
+_ALSO_DIVIDED = ("compute_today", "aggregate_retention", "join_in_shards", "python_columns", "union_diamond")
+DIVIDED = tuple(path for path in CASES if path.stem in (*DEPENDS, *_ALSO_DIVIDED))
+"""Few of the cases that can be divided: they have windows of as many types as all of these, and shards matter in some."""
 WINDOWS_MAX = 4
 """Of a random graph: one in twelve of that size can be divided, of larger ones fewer."""
 OFTEN_DIVIDED = {
@@ -151,14 +156,17 @@ def checked(shared: Shared, shard: int, folder: Path) -> tuple[Case, Mapping[tup
     return alone, found
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@cache
+def divided_case(path: Path) -> Resolved | None:
+    """Divides the project of a case, once per process."""
+    return divided(read_case(path).plan.resolved)
+
+
+@pytest.mark.parametrize("path", DIVIDED, ids=lambda path: path.stem)
 def test_every_shard_restarted_after_every_message(path: Path, tmp_path: Path) -> None:
-    case = read_case(path)
-    resolved = divided(case.plan.resolved)
-    if resolved is None:
-        assert refused_shards(case.plan.resolved, SHARDS) is not None
-        return
-    case = replace(case, plan=compile_plan(resolved))
+    resolved = divided_case(path)
+    assert resolved is not None
+    case = replace(read_case(path), plan=compile_plan(resolved))
     shared, together = Shared(tmp_path / "shards.db", case), Counter[tuple[int, str, str]]()
     for shard in range(SHARDS):
         alone, found = checked(shared, shard, tmp_path)
@@ -169,11 +177,13 @@ def test_every_shard_restarted_after_every_message(path: Path, tmp_path: Path) -
 
 
 def test_many_cases_can_be_divided() -> None:
-    """And each of them by a field that its project may name."""
-    every = [made for path in CASES if (made := divided(read_case(path).plan.resolved)) is not None]
+    """Each of them by a field that its project may name; those that are run have windows of as many types. Others are refused."""
+    every = {path: made for path in CASES if (made := divided_case(path)) is not None}
     assert len(every) >= 50
-    assert {type_of(window.window).name for made in every for window in made.windows} >= OFTEN_DIVIDED
-    assert all(all(partition_fields(made).values()) for made in every)
+    types = {path: {type_of(window.window).name for window in made.windows} for path, made in every.items()}
+    assert set().union(*types.values()) == set().union(*(types[path] for path in DIVIDED)) >= OFTEN_DIVIDED
+    assert all(all(partition_fields(made).values()) for made in every.values())
+    assert all(refused_shards(read_case(path).plan.resolved, SHARDS) is not None for path in CASES if path not in every)
 
 
 def any_divided(first: int) -> tuple[int, Case]:
@@ -201,7 +211,7 @@ def as_message(time_us: int, topic: int, rows: tuple[bytes, ...], names: list[st
     return None if hard else Message(time_us, names[topic], ROW_SEPARATOR.join(texts))
 
 
-@settings(max_examples=6)
+@examples(0.3)
 @given(first=st.integers(0, 1 << 40))
 def test_every_shard_of_any_graph_restarted_after_every_message(first: int) -> None:
     seed, case = any_divided(first)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.plan import compile_plan
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message
+from tests.examples import examples
 from tests.laws.plain_windows import Event, Index, Limits, Refused, Row, folded
 from tests.laws.test_cut import fed
 from tests.laws.test_every_window import decoded
@@ -38,7 +39,6 @@ SPLITTERS = {
 }
 
 
-@settings(max_examples=60)
 @given(st.sampled_from(sorted(SPLITTERS)), st.sampled_from([None, 1, 3]), scripts())
 def test_slots(splitter: str, newest: int | None, script: list[Given]) -> None:
     kept = "" if newest is None else f", retention: {{bycount_sliding: {newest}}}"
@@ -65,7 +65,7 @@ def _taken(index: Index, event: Event, time: int) -> list[Event]:
     return [each for at, each in enumerate(made) if not (at and made[at - 1].opcode == "UB")]
 
 
-@settings(max_examples=20)
+@examples(0.35)
 @given(st.sampled_from(sorted(SPLITTERS)), scripts())
 def test_cut(splitter: str, script: list[Given]) -> None:
     """Law Cut: slots follow from rows."""

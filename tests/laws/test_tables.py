@@ -12,7 +12,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.plan import compile_plan
@@ -21,7 +21,8 @@ from hotspare.errors import UsageError
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
 from hotspare.spark.in_task import TIME, OnBadEvents, ShardWork, Span
-from tests.cases.case import read_case
+from tests.cases.case import OF_EVERY_TYPE, read_case
+from tests.examples import examples
 from tests.laws.any_tables import AnyTable, Kind, Values, any_table, replayed, task_batches, time_field_of
 from tests.laws.search import drawn
 from tests.laws.table_laws import STEPS, check_all_streams, tables_differ, values_of
@@ -29,19 +30,18 @@ from tests.laws.table_laws import STEPS, check_all_streams, tables_differ, value
 pytestmark = pytest.mark.law
 
 SEEDS = st.integers(0, 1 << 40)
-CASES = sorted((Path(__file__).parents[1] / "cases" / "windows").glob("*.case"))
 
 
-@settings(max_examples=10)
+@examples(0.15)
 @given(seed=SEEDS)
 def test_a_task_gives_what_replay_gives(seed: int) -> None:
     """Any graph, any rows; `make laws-search` tries more."""
     assert tables_differ(drawn(seed)[0], seed) is None
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_every_case_over_tables(path: Path) -> None:
-    """Rows of every type and size for the projects of tests/cases, with times where their sources have such a field."""
+@pytest.mark.parametrize("path", OF_EVERY_TYPE, ids=lambda path: path.stem)
+def test_a_case_over_tables(path: Path) -> None:
+    """Rows of every type and size for cases that have windows of all types, with times where their sources have such a field."""
     random = Random(path.stem)
     plan = read_case(path).plan
     schemas = [plan.resolved.schema(source) for source in plan.resolved.sources]
@@ -69,7 +69,7 @@ def keyed_table(rows: int, random: Random) -> AnyTable:
     return any_table(resolved.schema(resolved.sources[0]), random, rows, "at", Kind.INSERTS)
 
 
-@settings(max_examples=20)
+@examples(0.35)
 @given(seed=SEEDS)
 def test_a_division_by_key_gives_each_key_what_the_whole_gives(seed: int) -> None:
     """SPEC K4. System time and its heartbeats are those of all rows: what leaves a window in time leaves at the same one."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
@@ -15,6 +15,7 @@ from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.state import tag_groups
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message, raw_batches
+from tests.examples import examples
 from tests.laws.test_cut import cut, fed, in_parts
 
 pytestmark = pytest.mark.law
@@ -92,7 +93,6 @@ def plain(script: list[Given]) -> tuple[list[Row], list[Row]]:
     return wide, long
 
 
-@settings(max_examples=60)
 @given(scripts(), st.lists(st.integers(0, 60), max_size=12), st.integers(1, 4))
 def test_transpose(script: list[Given], places: list[int], extra_rows_max: int) -> None:
     case = case_of(script)
@@ -107,7 +107,7 @@ def test_transpose(script: list[Given], places: list[int], extra_rows_max: int) 
     assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
 
 
-@settings(max_examples=20)
+@examples(0.35)
 @given(scripts())
 def test_rows_are_observed_in_pieces(script: list[Given]) -> None:
     """However many at a time."""

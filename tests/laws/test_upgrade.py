@@ -7,12 +7,13 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
 from hotspare.engine.upgrade import Past, StreamFate, carried_over, compare
+from tests.examples import examples
 from tests.laws.any_changelogs import raw_messages
 from tests.laws.any_graphs import Graph
 from tests.laws.core_scripts import snapshot_bytes
@@ -46,7 +47,7 @@ def _changed(graph: Graph, random: Random) -> Graph:
     return graph.with_window("zzz", {"type": "copy", "retention": {"bycount_sliding": 2}}, [(behind, "zzz", "")])
 
 
-@settings(max_examples=30)
+@examples(0.5)
 @given(seed=SEEDS)
 def test_a_project_beside_itself_keeps_all(seed: int) -> None:
     graph, script = drawn(seed)
@@ -60,7 +61,7 @@ def test_a_project_beside_itself_keeps_all(seed: int) -> None:
     assert snapshot_bytes(Pipeline.restore(plan, header, pages)) == snapshot_bytes(pipeline)
 
 
-@settings(max_examples=40)
+@examples(0.7)
 @given(seed=SEEDS)
 def test_streams_that_do_not_change_go_on_with_the_same_bits(seed: int) -> None:
     """Whether the new project begins with the state of the old one, or is computed anew from the topics."""
@@ -88,7 +89,7 @@ def test_streams_that_do_not_change_go_on_with_the_same_bits(seed: int) -> None:
     same("computed anew", only(fed(after, anew, raw), kept), only(whole, kept))
 
 
-@settings(max_examples=30)
+@examples(0.5)
 @given(seed=SEEDS)
 def test_a_window_of_any_type_may_begin_behind_windows_that_are_kept(seed: int) -> None:
     """The twin of a window, which begins anew behind the same rows: it takes their changes, and nothing else notices it."""
@@ -116,7 +117,7 @@ def test_a_window_of_any_type_may_begin_behind_windows_that_are_kept(seed: int) 
     same("kept streams", only(fed(after, new, rest), kept), only(fed(before, old, raw[cut:]), kept))
 
 
-@settings(max_examples=30)
+@examples(0.5)
 @given(seed=SEEDS)
 def test_an_aggregate_that_begins_behind_rows_that_are_kept_is_as_one_that_was_always_there(seed: int) -> None:
     differs = begins_otherwise(*drawn(seed), Random(seed))

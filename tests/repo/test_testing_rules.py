@@ -11,7 +11,7 @@ TEST = "tests/unit/test_x.py"
 LAWS = ("cut", "crash", "twin", "runner", "round_trip", "failover", "one_voice")
 
 
-@pytest.mark.parametrize("rule", [testing_rules.sleeps, testing_rules.reasons, testing_rules.mocks])
+@pytest.mark.parametrize("rule", [testing_rules.sleeps, testing_rules.reasons, testing_rules.mocks, testing_rules.fixed_examples])
 def test_tests_keep_the_rules(rule: Rule) -> None:
     assert violations(rule, sources("tests")) == []
 
@@ -80,3 +80,21 @@ def test_mock_bites(text: str) -> None:
 
 def test_mock_allows_the_rest_of_unittest() -> None:
     assert whats(testing_rules.mocks, TEST, "import unittest\nfrom unittest import TestCase") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@settings(max_examples=60)\ndef test_x(): ...",
+        "TestTwins.settings = settings(examples(0.5), max_examples=9, deadline=None)",
+    ],
+)
+def test_fixed_examples_bite(text: str) -> None:
+    assert len(whats(testing_rules.fixed_examples, TEST, text)) == 1
+
+
+def test_fixed_examples_allow_weights_and_profiles() -> None:
+    weighted = "@examples(0.5)\ndef test_x(): ...\n@settings(examples(2), deadline=None)\ndef test_y(): ..."
+    assert whats(testing_rules.fixed_examples, TEST, weighted) == []
+    profile = "settings.register_profile('explore', max_examples=50)"
+    assert whats(testing_rules.fixed_examples, "tests/conftest.py", profile) == []

@@ -1,4 +1,5 @@
-"""What a test may not do: wait by sleeping, be skipped or expected to fail without a reason, replace real things by mocks."""
+"""What a test may not do: wait by sleeping, be skipped or expected to fail without a reason, replace real things by mocks, or
+fix a number of examples over the profile."""
 
 from __future__ import annotations
 
@@ -22,6 +23,9 @@ MOCKS: dict[str, str] = {
     "tests/simulation/planted_world.py": "puts mistakes into the real code, on purpose, to see that they are found",
 }
 """Path of a test file -> why it replaces a part of the code by another one."""
+
+_EXAMPLES = ("tests/examples.py", "tests/conftest.py")
+"""The files that may set a number of examples: the weights of properties, and the profiles."""
 
 _NEED_REASON = ("pytest.mark.skip", "pytest.mark.skipif", "pytest.mark.xfail")
 
@@ -60,3 +64,12 @@ def mocks(source: Source) -> Iterator[Violation]:
     for node, name in imported(source):
         if f"{name}.".startswith(("unittest.mock.", "mock.")):
             yield source.violation(node, "mocks; use the in-memory implementation")
+
+
+def fixed_examples(source: Source) -> Iterator[Violation]:
+    """A property states its weight (`tests.examples.examples`); only a profile sets a number of examples."""
+    if source.path in _EXAMPLES:
+        return
+    for node in nodes(source, ast.keyword):
+        if node.arg == "max_examples":
+            yield source.violation(node, "fixes max_examples; write examples(WEIGHT) of tests/examples.py")

@@ -7,15 +7,16 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
-from tests.repo.tree import Source, Violation, nodes, sources
+from tests.repo.tree import Source, Violation, nodes, repository_files
 
 MODEL, ENGINE = "src/hotspare/model/windows/", "src/hotspare/engine/operators/"
 REGISTRIES = (f"{MODEL}registry.py", f"{ENGINE}registry.py")
 
 
 def window_types() -> frozenset[str]:
-    """The stems of the files that stand in both folders, but for what types share."""
-    stems = [{PurePosixPath(s.path).stem for s in sources("src") if s.path.startswith(folder)} for folder in (MODEL, ENGINE)]
+    """The stems of the Python files that both folders have, without those of files that types share."""
+    paths = [PurePosixPath(path) for path in repository_files() if path.endswith(".py")]
+    stems = [{path.stem for path in paths if f"{path}".startswith(folder)} for folder in (MODEL, ENGINE)]
     return frozenset(stems[0] & stems[1]) - {"__init__", "contract", "registry"}
 
 

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
@@ -26,6 +26,7 @@ from hotspare.model.load import load_text
 from hotspare.model.project import Connector, ConnectorDirection
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.testing.cluster import wait_until
+from tests.examples import examples
 from tests.unit.adapters.test_generated import FragileBus, Killed
 
 SCHEMA = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("name", FieldType.STRING), Field("x", FieldType.DOUBLE)))
@@ -122,7 +123,7 @@ def test_what_code_gives_are_events() -> None:
 
 
 @pytest.mark.parametrize("kind", COUNTERS)
-@settings(max_examples=25)
+@examples(0.4)
 @given(kills=st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=6))
 def test_each_call_is_published_once_through_any_number_of_kills(kind: str, kills: list[tuple[int, bool]]) -> None:
     """Variables and random numbers go on where they were; the code is not called again for what was published."""

@@ -57,7 +57,7 @@ def publish(bus: MemoryBusClient, path: Path, **options: object) -> PublishProgr
 ROWS = st.lists(st.builds(b"i,n,%d,%d".__mod__, st.tuples(st.integers(0, 9), st.integers(0, 9))) | st.just(b"i,n,?,x"), max_size=14)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ROWS, st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1)), max_size=5), st.integers(0, 2), st.integers(0, 20))
 def test_rows_go_where_they_belong_once_through_any_number_of_kills(
     tmp_path: Path, rows: list[bytes], kills: list[tuple[int, int]], repeats: int, events_max: int

@@ -76,7 +76,7 @@ def text(row: Row) -> str:
 LOGS = st.lists(st.lists(st.booleans(), max_size=6), min_size=COUNT, max_size=COUNT)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LOGS, st.lists(st.integers(1, 4), min_size=1, max_size=3), st.data())
 def test_each_output_once_in_its_shards_order_wherever_the_subscriber_dies(
     tmp_path: Path, updates: list[list[bool]], cuts: list[int], data: st.DataObject

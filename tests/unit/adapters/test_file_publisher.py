@@ -73,7 +73,7 @@ def test_rows_in_order_without_header_and_blank_rows(tmp_path: Path) -> None:
     assert values(bus) == [b"i,n,1,a", b"i,n,2,b"]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(st.sampled_from([b"i,n,1,a", b'i,n,"2\n3",b', b"", b'i,n,"open', b"i,n,4,d\\"]), max_size=12),
     last_line_ends=st.booleans(),

@@ -33,6 +33,7 @@ from hotspare.engine.plan import BAD_SCHEMA
 from hotspare.engine.rows.batch import OUTPUT_COLUMNS, output_schema
 from hotspare.errors import BusError, FileInUse, PositionLost, TopicMissing, UsageError
 from hotspare.testing.cluster import wait_until
+from tests.examples import examples
 from tests.unit.adapters.outputs import ROWS, SCHEMA, TOPIC, UB, D, I, N, Row, publish
 from tests.unit.adapters.outputs import ROWS_TEXT as TEXT
 
@@ -80,7 +81,7 @@ def test_rows_as_spec_5_2_has_them(tmp_path: Path) -> None:
     assert (done.rows, done.sequence, done.breaks) == (5, 5, 0)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(examples(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), reads=st.lists(st.integers(0, 6), max_size=5), note_bytes=st.sampled_from([1, 1 << 20]))
 def test_law_crash_any_kills_lose_and_double_no_row(tmp_path: Path, data: st.DataObject, reads: list[int], note_bytes: int) -> None:
     """What was written after the last note may be there, or in part, or not at all: the file comes out the same (SPEC C15)."""

@@ -19,6 +19,7 @@ from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.state.pages import Page
 from hotspare.engine.state.strings import StringTable
 from hotspare.errors import ProjectError, UsageError
+from tests.examples import examples
 from tests.unit.cli.running import hotspare_here
 
 CONFORMANCE = Path(__file__).parents[4] / "shared" / "conformance"
@@ -207,7 +208,7 @@ def test_f15_bad_events_go_to_their_file(tmp_path: Path) -> None:
     ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
+@settings(examples(0.25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     first=st.lists(st.integers(0, 6_000_000), max_size=12),
     second=st.lists(st.integers(0, 9), max_size=6),

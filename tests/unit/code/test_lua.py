@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.code.contract import CodeFailure, GivenEvents, Instance, Moment, Program, ProgramText
@@ -18,6 +18,7 @@ from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.errors import ProjectError, SnapshotDamaged
 from hotspare.model.code import Code, CodeLimits, Language, Script
 from hotspare.model.types import Field, FieldType, Schema
+from tests.examples import examples
 
 GIVEN = Schema((Field("n", FieldType.INT64), Field("s", FieldType.STRING)))
 MADE = Schema((Field("n", FieldType.INT64), Field("s", FieldType.STRING), Field("x", FieldType.DOUBLE)))
@@ -62,7 +63,7 @@ def test_values_go_in_and_come_out_equal(value: Any) -> None:
 
 
 @given(st.dictionaries(KEYS, st.integers(0, 9), max_size=20), st.randoms())
-@settings(max_examples=30)
+@examples(0.5)
 def test_pairs_and_next_go_through_keys_in_one_order(table: dict[Any, int], random: Any) -> None:
     table = {key: value for key, value in table.items() if not (isinstance(key, bool) or key in (0, 1))}
     code = """
@@ -240,7 +241,7 @@ end
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(-3, 3)), max_size=20))
-@settings(max_examples=40, deadline=None)
+@examples(0.7)
 def test_restored_before_every_call_it_goes_on_with_the_same_bits(calls: list[tuple[int, int]]) -> None:
     """Laws Cut and Crash, of variables."""
     of = program(STATEFUL)
@@ -310,7 +311,6 @@ def test_code_that_cannot_be_loaded_is_a_mistake_of_the_project(code: str) -> No
 
 
 @given(st.data())
-@settings(max_examples=60)
 def test_damaged_variables_are_told_or_mean_something_else(data: st.DataObject) -> None:
     of = program("t = {a = 1, b = {c = 'x', d = 1.5}} local u = t function f() return u end")
     written = bytearray(of.open().save())
@@ -326,7 +326,7 @@ def test_damaged_variables_are_told_or_mean_something_else(data: st.DataObject) 
     st.lists(st.tuples(st.none() | st.integers(-(2**63), 2**63 - 1), st.none() | st.text(max_size=5)), max_size=30),
     st.integers(1, 9),
 )
-@settings(max_examples=30)
+@examples(0.5)
 def test_events_go_in_and_come_out_equal(rows: list[tuple[int | None, str | None]], made_max: int) -> None:
     """In as many calls as it takes."""
     columns = [pa.array([row[0] for row in rows], pa.int64()), pa.array([row[1] for row in rows], pa.string())]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.code.contract import CodeFailure, Instance, Moment, Program, ProgramText
@@ -100,7 +100,6 @@ ADVERSARY = program(CODE)
 
 
 @given(CALLS)
-@settings(max_examples=60, deadline=None)
 def test_no_question_tells_whether_an_engine_was_restored(calls: list[tuple[Any, ...]]) -> None:
     running = ADVERSARY.open()
     for number, call in enumerate(calls):

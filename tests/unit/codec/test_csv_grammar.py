@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.adapters.files.canonical import RowForm
@@ -12,6 +12,7 @@ from hotspare.adapters.files.row_cutter import RowCutter
 from hotspare.engine.codec.csv.grammar import grammar, is_blank, quoted
 from hotspare.engine.codec.csv.split import TextLayout, split
 from hotspare.engine.rows.bad_reasons import RowReason
+from tests.examples import examples
 from tests.unit.codec.bad_rows import listed
 from tests.unit.codec.csv_model import Verdict, row_at
 
@@ -34,7 +35,7 @@ def decoded(messages: list[bytes], columns: int) -> list[tuple[int, int, object]
     return sorted(found, key=lambda row: row[:2])
 
 
-@settings(max_examples=500)
+@examples(8)
 @given(texts)
 def test_publisher_and_engine_agree_on_columns_and_verdict(data: bytes) -> None:
     """Whatever a row is: as many columns, with the same values, or bad for both."""
@@ -49,7 +50,7 @@ def test_publisher_and_engine_agree_on_columns_and_verdict(data: bytes) -> None:
             assert found == tuple(None if v is None else v.decode() for v in map(grammar().value, columns))
 
 
-@settings(max_examples=500)
+@examples(8)
 @given(texts)
 def test_no_row_vanishes(data: bytes) -> None:
     """Rows of a message are those that each would be alone: numbered through, good or bad."""
@@ -59,7 +60,7 @@ def test_no_row_vanishes(data: bytes) -> None:
     assert [found for _, _, found in together] == [found for _, _, found in decoded(rows, 3)]
 
 
-@settings(max_examples=300)
+@examples(5)
 @given(st.lists(texts, max_size=6))
 def test_rows_that_are_cut_together_are_those_that_are_cut_one_by_one(messages: list[bytes]) -> None:
     """A message more or less changes nothing in any other."""

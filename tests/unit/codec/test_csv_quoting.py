@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.codec.csv.grammar import ROW_BYTES_MAX, grammar, is_blank
 from hotspare.engine.codec.csv.split import TextLayout, split
 from hotspare.engine.codec.utf8 import is_utf8
 from hotspare.engine.rows.bad_reasons import RowReason
+from tests.examples import examples
 from tests.unit.codec.bad_rows import listed
 from tests.unit.codec.csv_model import Verdict, row_at
 
@@ -64,7 +65,7 @@ def read_one_by_one(values: list[bytes | None], columns: int = COLUMNS, delimite
     return found
 
 
-@settings(max_examples=1000)
+@examples(16)
 @given(messages, st.sampled_from([",", ";", "\t", "a"]))
 def test_rows_are_those_that_are_read_one_by_one(values: list[bytes | None], delimiter: str) -> None:
     values = [value and value.replace(b",", delimiter.encode()) for value in values]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.pipeline import Pipeline
@@ -19,6 +19,7 @@ from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
 from tests.cases.case import Case
+from tests.examples import examples
 from tests.laws.core_scripts import decoded, joined, plan, scripts, snapshot_bytes
 from tests.unit.engine import old_snapshot
 
@@ -46,7 +47,7 @@ def restored(store: Store, name: str) -> Pipeline:
     return Pipeline.restore(plan(), stored.header, stored.pages)
 
 
-@settings(max_examples=25)
+@examples(0.4)
 @given(st.data(), st.lists(st.integers(0, 60), min_size=1, max_size=4), st.sampled_from([1, 4]))
 def test_each_of_several_snapshots_is_whole(data: st.DataObject, places: list[int], page_slots: int) -> None:
     """Whatever of it was written with those before, the state is the one that stood, to the bit."""
@@ -116,7 +117,7 @@ def test_two_snapshots_are_written_at_once(tmp_path: Path) -> None:
         assert snapshot_bytes(restored(store, name)) == was
 
 
-@settings(max_examples=15)
+@examples(0.25)
 @given(st.data(), st.integers(0, 60))
 def test_a_state_is_sent_to_another_process(data: st.DataObject, place: int) -> None:
     """Also while a snapshot of it is written: what is received goes on as what was sent, to the bit (SPEC H6)."""

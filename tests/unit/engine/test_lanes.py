@@ -8,7 +8,7 @@ import decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.rows.batch import ARROW_TYPE
@@ -17,6 +17,7 @@ from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX
 from hotspare.engine.state.lanes import to_arrow, to_arrow_columns, to_lane, to_lanes
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from tests.examples import examples
 
 VALUES: dict[FieldType, st.SearchStrategy[object]] = {
     FieldType.INT32: st.integers(-(2**31), 2**31 - 1),
@@ -34,7 +35,7 @@ VALUES: dict[FieldType, st.SearchStrategy[object]] = {
 
 
 @pytest.mark.parametrize("type_", FieldType)
-@settings(max_examples=25)
+@examples(0.4)
 @given(st.data())
 def test_round_trip(type_: FieldType, data: st.DataObject) -> None:
     """Of slices too; an invalid lane holds 0."""

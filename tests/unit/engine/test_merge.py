@@ -7,13 +7,14 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.merge import Merge
 from hotspare.engine.partition_clock import Belief
 from hotspare.engine.rows.batch import decoded_schema
 from hotspare.errors import StateError
+from tests.examples import examples
 
 SCHEMA = decoded_schema([])
 PARTITIONS = [(0, 0), (0, 1), (1, 0)]
@@ -66,7 +67,7 @@ def let_go(rows: list[Row]) -> list[Row]:
     return [row for _, row in sorted(ready)]
 
 
-@settings(max_examples=150)
+@examples(2.5)
 @given(inputs(), st.lists(st.integers(0, 60), max_size=8))
 def test_merge(rows: list[Row], places: list[int]) -> None:
     """SPEC B7, F1, K5."""
@@ -81,7 +82,6 @@ def test_merge(rows: list[Row], places: list[int]) -> None:
     assert merge.waiting == len(rows) - len(expected)
 
 
-@settings(max_examples=60)
 @given(inputs())
 def test_merge_goes_on_after_a_restore(rows: list[Row]) -> None:
     """Rows that waited are read again, and clocks that went back do not change the order."""
@@ -125,7 +125,7 @@ def test_partitions_may_be_added_not_lost() -> None:
     assert rows_of(merge.pull()) == [(0, 0, 0, 0, 5)]
 
 
-@settings(max_examples=200)
+@examples(3)
 @given(inputs(), st.integers(1, 2_000))
 def test_however_small_the_batches_they_hold_the_same_rows_in_the_same_order(rows: list[Row], bytes_max: int) -> None:
     """One Arrow array holds 2 GiB of text, so rows that wait are not put together without a limit."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.kernels import multi_index as k
@@ -19,6 +19,7 @@ from hotspare.engine.state import row_pages
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.relation import Relation, Shape
 from hotspare.engine.state.row_layout import RowsOfPage
+from tests.examples import examples
 
 SHAPE = Shape(3, (0,), (), (1,))
 UPSERT, SAFE_DELETE = 3, 5
@@ -122,7 +123,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_pages, "SPARE_SLOTS", 0)
 
 
-@settings(max_examples=25)
+@examples(0.4)
 @given(st.lists(st.lists(CHANGES, max_size=40), min_size=1, max_size=6), st.integers(0, 5))
 def test_lists_follow_rows(batches: list[list[Change]], frozen_at: int) -> None:
     """Event by event; and a snapshot that is held while they go on is restored as it was."""
@@ -140,7 +141,7 @@ def test_lists_follow_rows(batches: list[list[Change]], frozen_at: int) -> None:
         assert lists_of(pickle.loads(pickle.dumps(index)), CONDITIONS) == model.lists
 
 
-@settings(max_examples=25)
+@examples(0.4)
 @given(st.permutations(range(60)), st.sampled_from([1, 3, 30]), st.lists(st.integers(0, 59), max_size=20), st.integers(0, 70))
 def test_rows_are_admitted_where_they_arrived(came: list[int], values: int, gone: list[int], walked_at: int) -> None:
     """In whichever order they come to memory; others go meanwhile, and lists are walked."""

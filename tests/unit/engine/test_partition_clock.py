@@ -9,13 +9,14 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine import partition_clock
 from hotspare.engine.merge import Merge
 from hotspare.engine.partition_clock import NO_TIME, Belief, PartitionClock
 from hotspare.engine.rows.batch import RowKind, decoded_schema
+from tests.examples import examples
 
 SKEW = 1000
 CONFIRM = SKEW // partition_clock.CONFIRMED_BY
@@ -86,7 +87,7 @@ def taken(clock: PartitionClock, stamps: list[Stamp]) -> list[Belief]:
     return [Belief(int(time), int(at)) for time, at in zip(*clock.take(times, ticks), strict=True)]
 
 
-@settings(max_examples=400)
+@examples(7)
 @given(STAMPS, st.lists(st.integers(0, 40), max_size=5), st.integers(0, 40))
 def test_the_rule_however_it_is_cut_and_after_a_restore(stamps: list[Stamp], places: list[int], restart: int) -> None:
     """SPEC D12, F5, Z13."""
@@ -157,7 +158,7 @@ def live(draw: st.DrawFn, partitions: int, begin_us: int = 0, end_us: int = 4 * 
     return sorted(rows, key=lambda row: (row.true_us, row.partition, not row.tick))
 
 
-@settings(max_examples=40)
+@examples(0.7)
 @given(st.data(), st.integers(1, 3))
 def test_one_wrong_time_of_any_size_delays_nothing_for_long(data: st.DataObject, partitions: int) -> None:
     rows = data.draw(live(partitions))
@@ -172,7 +173,7 @@ def test_one_wrong_time_of_any_size_delays_nothing_for_long(data: st.DataObject,
     assert last_us - SKEW - TICK <= found[-1].system_us <= last_us + SKEW
 
 
-@settings(max_examples=25)
+@examples(0.4)
 @given(st.data(), st.integers(1, 3), st.integers(0, CONFIRM - TICK), st.sampled_from([2 * SKEW, 30 * SKEW, 10**9 * SKEW]))
 def test_a_clock_that_is_wrong_for_less_than_it_takes_to_confirm(
     data: st.DataObject, partitions: int, lasts_us: int, ahead_us: int
@@ -191,7 +192,7 @@ def test_a_clock_that_is_wrong_for_less_than_it_takes_to_confirm(
     assert len(found) >= sum(row.true_us <= 3 * SKEW for row in rows)
 
 
-@settings(max_examples=25)
+@examples(0.4)
 @given(st.data(), st.integers(2, 3))
 def test_honest_skew_keeps_the_order_and_costs_the_skew(data: st.DataObject, partitions: int) -> None:
     skews = [0] + [data.draw(st.integers(-SKEW, SKEW)) for _ in range(partitions - 1)]
@@ -203,7 +204,7 @@ def test_honest_skew_keeps_the_order_and_costs_the_skew(data: st.DataObject, par
     assert [(each.partition, each.offset) for each in found] == [each[1:] for each in expected][: len(found)]
 
 
-@settings(max_examples=25)
+@examples(0.4)
 @given(st.data(), st.integers(1, 3), st.integers(2 * SKEW, 100_000 * SKEW))
 def test_a_clock_that_is_set_right_does_not_stop_time(data: st.DataObject, partitions: int, ahead_us: int) -> None:
     """All clocks were ahead for long, as those of a machine that started with a wrong one, then fall back."""
@@ -217,7 +218,7 @@ def test_a_clock_that_is_set_right_does_not_stop_time(data: st.DataObject, parti
     assert found[-1].system_us >= min(middle + ahead_us + (end - middle) // 2, end) - 4 * TICK
 
 
-@settings(max_examples=25)
+@examples(0.4)
 @given(st.data(), st.integers(1, 3), st.integers(2 * SKEW, 10_000 * SKEW))
 def test_a_gap_keeps_its_length(data: st.DataObject, partitions: int, gap_us: int) -> None:
     """Nobody wrote anything for long: what comes then has its own time, not the old one."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.kernels import plain, slots
@@ -76,7 +76,6 @@ def told(chunk: Chunk, done: Change | Resolution) -> object:
 
 
 @pytest.mark.parametrize(("kind", "limit"), KINDS)
-@settings(max_examples=60)
 @given(histories(), st.sets(st.integers(0, 12)), st.sampled_from([2, 7, 1_000]))
 def test_a_queue_is_as_good_as_a_table(kind: int, limit: int, batches: list[Batch], frozen_at: set[int], late: int) -> None:
     """Outputs, refusals and content; and every twin stays what it was, however long it is held."""
@@ -99,7 +98,6 @@ def test_a_queue_is_as_good_as_a_table(kind: int, limit: int, batches: list[Batc
 
 
 @pytest.mark.parametrize(("kind", "limit"), KINDS)
-@settings(max_examples=60)
 @given(histories(odds=(0,)))
 def test_where_rows_leave_in_order_no_index_is_made(kind: int, limit: int, batches: list[Batch]) -> None:
     """Whatever is deleted that is not there; the table finds it with its index."""

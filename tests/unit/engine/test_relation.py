@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.kernels import relation as k
@@ -15,6 +15,7 @@ from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.state import row_pages
 from hotspare.engine.state.relation import Relation, Resolution, RowTime, Shape
 from hotspare.errors import SnapshotDamaged
+from tests.examples import examples
 from tests.unit.engine.relations import content, reload
 
 INSERT, UPDATE, UPSERT, DELETE, SAFE_DELETE, UPDATE_BLOCK = range(1, 7)
@@ -187,7 +188,7 @@ POLICIES = [k.Policy(kind, limit, 5, by, new_keys) for kind, limit, by in KINDS 
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
-@settings(max_examples=25)
+@examples(0.4)
 @given(histories(), st.integers(0, 40), st.booleans(), st.sampled_from([1, 2, 16, 4096]))
 def test_relation_is_its_model(policy: k.Policy, events: list[Event], middle: int, is_settled: bool, page_slots: int) -> None:
     """SPEC A8-A13, A19-A23; with the batch cut in two and the relation written and read back in between, in pages of any size."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.kernels import index as index_kernels
@@ -16,6 +16,7 @@ from hotspare.engine.kernels import slots
 from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.state import row_pages
 from hotspare.engine.state.relation import Relation, Shape
+from tests.examples import examples
 from tests.unit.engine import relations
 from tests.unit.engine.relations import reload
 
@@ -78,7 +79,7 @@ def small_pages() -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", POLICIES)
 @pytest.mark.usefixtures("small_pages")
-@settings(max_examples=40)
+@examples(0.7)
 @given(batches(60), st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=6))
 def test_every_snapshot_stays_what_it_was(kind: int, given_batches: list[list[Change]], lives: list[tuple[int, int]]) -> None:
     """Several live at once, and end in any order; rows are moved and pages used again meanwhile."""

@@ -6,7 +6,7 @@ import json
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
@@ -16,6 +16,7 @@ from hotspare.engine.snapshot import FORMAT
 from hotspare.errors import ProjectChanged, SnapshotDamaged, SnapshotFormat, StoreError
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message, raw_batches
+from tests.examples import examples
 from tests.laws.core_scripts import PROJECT, plan
 
 
@@ -84,7 +85,6 @@ def test_missing_and_foreign_pages_are_refused() -> None:
         Pipeline.restore(plan(), header, {**pages, name: pages[sorted(pages)[1]]})
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_truncated_pages_are_refused(data: st.DataObject) -> None:
     header, pages = snapshot()
@@ -96,7 +96,7 @@ def test_truncated_pages_are_refused(data: st.DataObject) -> None:
         Pipeline.restore(plan(), header[: data.draw(st.integers(0, len(header) - 1))], pages)
 
 
-@settings(max_examples=100)
+@examples(1.6)
 @given(st.data())
 def test_changed_bytes_do_nothing_worse_than_being_refused(data: st.DataObject) -> None:
     """The store's checksums find every change; here it only must not crash or run away (SPEC G11)."""

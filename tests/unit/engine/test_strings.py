@@ -8,17 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.kernels.hashing import xxh64
 from hotspare.engine.state import memory
 from hotspare.engine.state.strings import StringTable
+from tests.examples import examples
 
 TEXTS = st.lists(st.one_of(st.none(), st.text(max_size=12), st.sampled_from(["", "a", "\0", "é" * 40])), max_size=30)
 
 
-@settings(max_examples=60)
 @given(st.lists(TEXTS, max_size=5))
 def test_round_trip(batches: list[list[str | None]]) -> None:
     """Equal strings have equal codes, in whatever batch they came; null is code 0."""
@@ -35,7 +35,7 @@ def test_round_trip(batches: list[list[str | None]]) -> None:
         assert int(table.hashes[code]) == xxhash.xxh64_intdigest(text.encode())
 
 
-@settings(max_examples=20)
+@examples(0.35)
 @given(st.lists(st.integers(0, 500), min_size=100, max_size=300), st.integers(1, 300), st.sampled_from([7, 1000]))
 def test_texts_that_repeat_and_texts_that_do_not_get_the_same_codes(numbers: list[int], kinds: int, null_each: int) -> None:
     """However a long column is looked up."""

@@ -7,7 +7,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.state.pages import Column
@@ -77,7 +77,6 @@ def test_every_output_has_a_definition() -> None:
     assert set(defined([])) == set(SUMMARY_OUTPUTS)
 
 
-@settings(max_examples=60)
 @given(st.lists(VALUES, min_size=1, max_size=40), st.integers(1, 8), st.integers(0, 40))
 def test_newest(values: list[float | None], length: int, middle: int) -> None:
     observations = Newest(length)
@@ -93,7 +92,6 @@ def test_newest(values: list[float | None], length: int, middle: int) -> None:
                 assert same(basis.statistic(name)[i], expected), (name, window)
 
 
-@settings(max_examples=60)
 @given(st.lists(VALUES, min_size=1, max_size=40), st.integers(0, 40))
 def test_all(values: list[float | None], middle: int) -> None:
     observations = All()

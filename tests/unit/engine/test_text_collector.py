@@ -18,6 +18,7 @@ from hotspare.engine.state import row_pages, text_collector, text_pages
 from hotspare.engine.state.relation import KEEP_ALL, Relation, Shape
 from hotspare.engine.state.strings import FrozenStrings, StringTable
 from hotspare.engine.state.text_collector import TextCollector
+from tests.examples import examples
 
 NO_BEATS = np.empty(0, np.int64)
 PAGE = 1 << text_pages.TEXT_PAGE_BITS
@@ -165,7 +166,7 @@ class Collecting(RuleBasedStateMachine):
 
 
 TestCollecting = Collecting.TestCase
-TestCollecting.settings = settings(max_examples=60, stateful_step_count=40)
+TestCollecting.settings = settings(examples(1), stateful_step_count=40)
 
 
 def churn(windows: Windows, steps: int, rows: int, size: int) -> int:

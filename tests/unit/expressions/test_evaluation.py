@@ -6,13 +6,14 @@ import pickle
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.expressions.casts import double_text
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
+from tests.examples import examples
 from tests.unit.expressions.samples import ESP, SQL, compiled, condition, evaluated, rows_of, with_events
 
 I32, I64, F64, STR = FieldType.INT32, FieldType.INT64, FieldType.DOUBLE, FieldType.STRING
@@ -62,7 +63,7 @@ EXPRESSIONS: list[tuple[str, Dialect, FieldType]] = [
 
 
 @pytest.mark.parametrize(("text", "dialect", "target"), EXPRESSIONS, ids=[e[0] for e in EXPRESSIONS])
-@settings(max_examples=20)
+@examples(0.35)
 @given(rows=ROWS)
 def test_a_row_does_not_depend_on_its_neighbours(
     text: str, dialect: Dialect, target: FieldType, rows: list[tuple[object, ...]]

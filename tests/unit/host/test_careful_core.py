@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.bus.contract import TICK_HEADER, Bus, Outgoing, Partition
@@ -34,6 +34,7 @@ from hotspare.runners.local import read_recorded
 from hotspare.runners.reading import pieces
 from hotspare.stores.contract import StoredSnapshot
 from hotspare.stores.memory import MemoryStore
+from tests.examples import examples
 from tests.laws.core_scripts import joined
 
 PROJECT = """
@@ -130,7 +131,7 @@ class Pipelines:
 VALUES = st.lists(st.sampled_from([1, 2, POISON, 3, None]), min_size=1, max_size=14)
 
 
-@settings(max_examples=30)
+@examples(0.5)
 @given(VALUES, st.integers(1, 9), st.integers(1, 9), st.sets(st.integers(0, 13), max_size=3))
 def test_every_engine_refuses_the_same_events_however_its_batches_are_cut(
     values: list[int | None], one: int, other: int, snapshots: set[int]
@@ -196,7 +197,7 @@ def on_a_heartbeat(_: Chunk, time: Timeline) -> bool:
     return bool(np.any(seconds % 3 == 0))
 
 
-@settings(max_examples=30)
+@examples(0.5)
 @given(VALUES, st.integers(1, 9), st.integers(1, 9), st.integers(1, 4))
 def test_every_engine_refuses_the_same_ticks_however_its_batches_are_cut(
     values: list[int | None], one: int, other: int, messages_max: int

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -278,7 +280,12 @@ def everywhere() -> Iterator[tuple[str, Any]]:
         yield root.getroottree().getpath(element), element
 
 
-BEFORE = told(FULL)
+@cache
+def before() -> tuple[object, frozenset[str]]:
+    """Returns what the text means, in XML as in YAML, computed once per process."""
+    return told(FULL)
+
+
 KNOWN = [pair for shapes in (SHAPES.common, *SHAPES.windows.values()) for pair in shapes.items() if pair[0] not in WINDOWS]
 ELEMENTS = [(name.rpartition("/")[2], shape) for name, shape in KNOWN]
 FILES = {("plugin", "code")}
@@ -300,13 +307,13 @@ def test_the_text_has_every_attribute_that_is_read() -> None:
     ("path", "name"), [(path, name) for path, e in everywhere() for name in e.attrib if (e.tag, name) not in LABELS]
 )
 def test_every_attribute_that_is_read_matters(path: str, name: str) -> None:
-    assert told(changed(path, lambda element: element.set(name, "other"))) != BEFORE
+    assert told(changed(path, lambda element: element.set(name, "other"))) != before()
 
 
 @pytest.mark.parametrize("path", [path for path, element in everywhere() if element.tag not in ("description", "fields")])
 def test_an_unknown_attribute_or_child_is_spoken_of_wherever_it_stands(path: str) -> None:
-    assert told(changed(path, lambda element: element.set("unheard-of", "1"))) != BEFORE
-    assert told(changed(path, lambda element: element.append(etree.Element("unheard-of")))) != BEFORE
+    assert told(changed(path, lambda element: element.set("unheard-of", "1"))) != before()
+    assert told(changed(path, lambda element: element.append(etree.Element("unheard-of")))) != before()
 
 
 @pytest.mark.parametrize("path", [path for path, element in everywhere() if not (element.text or "").strip()])
@@ -314,7 +321,7 @@ def test_text_where_none_is_read_is_spoken_of(path: str) -> None:
     def write(element: Any) -> None:
         element.text = "stray" + (element.text or "")
 
-    assert told(changed(path, write)) != BEFORE
+    assert told(changed(path, write)) != before()
 
 
 @pytest.mark.parametrize(
@@ -359,17 +366,18 @@ def mappings(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield from mappings(child, (*path, key))
 
 
-YAML = yaml_project.dump(load_text(FULL).project)
+TREE = yaml.load(yaml_project.dump(load_text(FULL).project), yaml.BaseLoader)
+"""The text as YAML, read as a tree, which tests copy before they change it."""
 
 
-@pytest.mark.parametrize("path", list(mappings(yaml.load(YAML, yaml.BaseLoader))))
+@pytest.mark.parametrize("path", list(mappings(TREE)))
 def test_an_unknown_key_of_a_yaml_project_is_spoken_of_wherever_it_stands(path: tuple[Any, ...]) -> None:
     """A mistake, or, where names are the user's own, another meaning."""
-    node = tree = yaml.load(YAML, yaml.BaseLoader)
+    node = tree = deepcopy(TREE)
     for key in path:
         node = node[key]
     node["unheard"] = "1"
-    assert told(yaml.dump(tree, sort_keys=False)) != told(yaml.dump(yaml.load(YAML, yaml.BaseLoader), sort_keys=False))
+    assert told(yaml.dump(tree, sort_keys=False)) != before()
 
 
 def leaves(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -380,39 +388,36 @@ def leaves(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from leaves(child, (*path, key))
 
 
-YAML_BEFORE = told(YAML)
-
-
 def yaml_with(path: tuple[Any, ...], change: Any) -> str:
-    node = tree = yaml.load(YAML, yaml.BaseLoader)
+    node = tree = deepcopy(TREE)
     for key in path[:-1]:
         node = node[key]
     change(node, path[-1])
     return yaml.dump(tree, sort_keys=False)
 
 
-@pytest.mark.parametrize("path", list(leaves(yaml.load(YAML, yaml.BaseLoader))))
+@pytest.mark.parametrize("path", list(leaves(TREE)))
 def test_every_value_of_a_yaml_project_matters(path: tuple[Any, ...]) -> None:
     def change(node: Any, key: Any) -> None:
         node[key] = "other"
 
-    assert told(yaml_with(path, change)) != YAML_BEFORE
+    assert told(yaml_with(path, change)) != before()
 
 
 def held(path: tuple[Any, ...]) -> Any:
     """What stands there."""
-    node = yaml.load(YAML, yaml.BaseLoader)
+    node = TREE
     for key in path:
         node = node[key]
     return node
 
 
-@pytest.mark.parametrize("path", [path for path in mappings(yaml.load(YAML, yaml.BaseLoader)) if path and held(path)])
+@pytest.mark.parametrize("path", [path for path in mappings(TREE) if path and held(path)])
 def test_every_mapping_of_a_yaml_project_matters(path: tuple[Any, ...]) -> None:
     def remove(node: Any, key: Any) -> None:
         del node[key]
 
-    assert told(yaml_with(path, remove)) != YAML_BEFORE
+    assert told(yaml_with(path, remove)) != before()
 
 
 UNSAID = {"copy", "use", "code-file", "initialize", "arguments"}
@@ -423,8 +428,9 @@ OTHERWISE |= {key: {"forward"} for key in ("python", "python-columns")}
 
 
 def test_the_yaml_text_has_every_key_that_window_types_read() -> None:
-    """Else the tests above would not see one that no code asks for."""
-    windows = [w for q in yaml.load(YAML, yaml.BaseLoader)["queries"].values() for w in q["windows"].values()]
+    """Else the tests above would not see one that no code asks for. Without a change the tree means what the XML text means."""
+    assert told(yaml.dump(TREE, sort_keys=False)) == before()
+    windows = [w for q in TREE["queries"].values() for w in q["windows"].values()]
     for name, window_type in WINDOW_TYPES.items():
         said = {key for window in windows if window["type"] == name for key in window}
         assert set(window_type.yaml_keys) - said - UNSAID <= OTHERWISE.get(name, set()), name
@@ -443,7 +449,7 @@ DESCRIBED = {"contquery", "lua-module", "python-module", "python-snippet", "lua-
     ],
 )
 def test_every_element_matters(path: str) -> None:
-    assert told(changed(path, lambda element: element.getparent().remove(element))) != BEFORE
+    assert told(changed(path, lambda element: element.getparent().remove(element))) != before()
 
 
 @pytest.mark.parametrize(

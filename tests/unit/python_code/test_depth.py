@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.code.python.program import CallTooLarge, Interpreter
+from tests.examples import examples
 from tests.unit.python_code.programs import called, program
 
 WAYS = {
@@ -176,7 +177,7 @@ def each(function, n): yield function(n)
 
 
 @given(st.lists(st.sampled_from(HOPS), min_size=1, max_size=5), st.integers(0, 400))
-@settings(max_examples=25, deadline=None)
+@examples(0.4)
 def test_circles_of_any_kind_end_by_the_count(hops: list[str], n: int) -> None:
     functions = [
         f"def f{i}(n):\n    return 0 if n < 1 else {hop.format(next=f'f{(i + 1) % len(hops)}', number=(i + 1) % len(hops))}\n"

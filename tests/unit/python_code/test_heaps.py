@@ -5,10 +5,11 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.code.python.program import CallFailure, CallTooLarge
+from tests.examples import examples
 from tests.unit.python_code.programs import called, program, restored
 
 TEXT = """
@@ -43,7 +44,7 @@ def usual(heap: list[int], change: str, item: int) -> Any:
 
 
 @given(st.lists(CHANGES, max_size=40))
-@settings(max_examples=40, deadline=None)
+@examples(0.7)
 def test_a_heap_that_is_kept_is_that_of_python(changes: list[tuple[str, int, bool]]) -> None:
     running, heap = program(TEXT), list[int]()
     for change, item, fails in changes:

@@ -9,7 +9,7 @@ import textwrap
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.code.contract import Moment, ProgramText
@@ -20,6 +20,7 @@ from hotspare.engine.code.python.kept_bytes import encode
 from hotspare.engine.code.python.program import CallFailure
 from hotspare.errors import SnapshotDamaged
 from hotspare.model.code import Code, Language, Script
+from tests.examples import examples
 from tests.unit.python_code.programs import called, program, restored
 
 CONTAINERS = """
@@ -86,7 +87,7 @@ def _told(result: Any) -> str:
     return str(result)
 
 
-@settings(max_examples=30)
+@examples(0.5)
 @given(st.lists(CHANGES, max_size=20))
 def test_a_restore_at_every_event_changes_nothing(changes: list[tuple[str, int, Any, bool]]) -> None:
     """Outputs and snapshots are the same bits, with aliases and order (law Crash)."""
@@ -214,7 +215,6 @@ def test_damaged_bytes_are_refused(data: bytes) -> None:
         return
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 200), st.integers(0, 255))
 def test_changed_bytes_are_refused_or_read_as_something_plain(at: int, byte: int) -> None:
     kept = program("a = [1, {'b': (2, 'x', b'y')}, {3}, 2.5]\na.append(a[1])\ndef f(): pass\n")
