@@ -36,20 +36,21 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(params=["memory", "sqlite", "kafka"])
-def open_bus_door(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Callable[[], Bus]]:
+def open_bus_door(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Bus]]:
+    """Each call opens the bus as another process does; on Kafka with fields of `KafkaSettings`."""
     opened: list[Bus] = []
     shared = MemoryBus(clock)
     kafka: KafkaServers | None = request.getfixturevalue("kafka") if request.param == "kafka" else None
     if kafka is not None:
         empty(kafka.bootstrap)  # whichever test ran before on the same brokers
 
-    def door() -> Bus:
+    def door(**settings: Any) -> Bus:
         if request.param == "memory":
             bus: Bus = shared.client(f"door {len(opened)}")
         elif kafka is None:
             bus = SqliteBus(tmp_path / "bus.db", BUSY_TIMEOUT_MS, clock)
         else:
-            bus = KafkaDoor(kafka.url)
+            bus = KafkaDoor(kafka.url, **settings)
         opened.append(bus)
         return bus
 
@@ -66,7 +67,8 @@ def bus(open_bus_door: Callable[[], Bus]) -> Bus:
 
 
 @pytest.fixture(params=["memory", "sqlite", "zookeeper"])
-def open_coordination_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Coordination]]:
+def open_coordination_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Coordination]]:
+    """Each call opens coordination as another process does."""
     opened: list[Coordination] = []
     shared = MemoryCoordination()
     server = request.getfixturevalue("zookeeper") if request.param == "zookeeper" else None
