@@ -175,7 +175,7 @@ class RedisStore:
 
     def let_go(self, keys: _Keys, reader: str) -> None:
         """What it read goes as what is discarded does."""
-        arguments = [reader, keys.contents, self.settings.left_s, int(self.settings.reader_gone_s)]
+        arguments: list[str | int] = [reader, keys.contents, self.settings.left_s, int(self.settings.reader_gone_s)]
         with _as_store_error():
             self._let_go(keys=keys.of_reading[:3], args=arguments)
 
