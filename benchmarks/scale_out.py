@@ -55,7 +55,7 @@ from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
 from hotspare.demo.site import Site
 from hotspare.testing.cluster import Cluster, wait_until
-from hotspare.testing.kafka_server import Compilers, Tuning
+from hotspare.testing.kafka_server import BrokerTuning, Compilers
 
 PARTS = ("catch-up", "latency", "gap", "rest")
 EXECUTOR_MIB = 1024
@@ -274,7 +274,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parsed(arguments)
     found: dict[int, CaughtUp] = {}
-    tuning = Tuning(compilers=Compilers(options.compilers))
+    tuning = BrokerTuning(compilers=Compilers(options.compilers))
     with (
         tempfile.TemporaryDirectory(prefix="hotspare-scale-") as name,
         opened(options.site, Path(name), options.brokers, tuning) as site,

@@ -75,7 +75,7 @@ from hotspare.demo.faults import quantile
 from hotspare.demo.servers import kafka_and_zookeeper
 from hotspare.demo.site import Site
 from hotspare.testing.cluster import Cluster, wait_until
-from hotspare.testing.kafka_server import Compilers, Tuning
+from hotspare.testing.kafka_server import BrokerTuning, Compilers
 
 PARTS = ("catch-up", "gap")
 OURS, PEER, IN_BLOCKS, ALONE = "hotspare", "Streams", "blocks", "alone"
@@ -378,7 +378,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ratios: dict[str, float] = {}
     with (
         tempfile.TemporaryDirectory(prefix="hotspare-streams-") as name,
-        kafka_and_zookeeper(Path(name), options.brokers, Tuning(BROKER_SETTINGS, Compilers.BOTH)) as site,
+        kafka_and_zookeeper(Path(name), options.brokers, BrokerTuning(BROKER_SETTINGS, Compilers.BOTH)) as site,
     ):
         print(
             f"{psutil.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start, {options.shards} partitions, {options.runner}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -16,9 +17,9 @@ from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.open import open_coordination
 from hotspare.coordination.sqlite import SqliteCoordination
 from hotspare.stores.contract import Access, Store
-from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
 from hotspare.stores.open import open_store
+from hotspare.stores.settings import StoreSettings
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.contract.kafka_door import KafkaDoor, empty
@@ -36,20 +37,21 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(params=["memory", "sqlite", *servers("kafka")])
-def open_bus_door(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Callable[[], Bus]]:
+def open_bus_door(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Bus]]:
+    """Each call opens the bus as another process does; on Kafka with fields of `KafkaSettings`."""
     opened: list[Bus] = []
     shared = MemoryBus(clock)
     kafka: KafkaServers | None = request.getfixturevalue("kafka") if request.param == "kafka" else None
     if kafka is not None:
         empty(kafka.bootstrap)  # whichever test ran before on the same brokers
 
-    def door() -> Bus:
+    def door(**settings: Any) -> Bus:
         if request.param == "memory":
             bus: Bus = shared.client(f"door {len(opened)}")
         elif kafka is None:
             bus = SqliteBus(tmp_path / "bus.db", BUSY_TIMEOUT_MS, clock)
         else:
-            bus = KafkaDoor(kafka.url)
+            bus = KafkaDoor(kafka.url, **settings)
         opened.append(bus)
         return bus
 
@@ -66,7 +68,8 @@ def bus(open_bus_door: Callable[[], Bus]) -> Bus:
 
 
 @pytest.fixture(params=["memory", "sqlite", *servers("zookeeper")])
-def open_coordination_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Coordination]]:
+def open_coordination_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Coordination]]:
+    """Each call opens coordination as another process does."""
     opened: list[Coordination] = []
     shared = MemoryCoordination()
     server = request.getfixturevalue("zookeeper") if request.param == "zookeeper" else None
@@ -94,8 +97,8 @@ def coordination(open_coordination_door: Callable[[], Coordination]) -> Coordina
 
 @pytest.fixture(params=["memory", "directory", "sqlite", *servers("postgresql", "mariadb", "redis", "s3", "changelog")])
 def open_store_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Store]]:
-    """Each call gives the store of another process, with an `Access` where it is another than to change. A database server serves
-    all tests; each has a group of names of its own."""
+    """Each call gives the store of another process, with an `Access` and fields of `StoreSettings`. A database server serves all
+    tests; each has a group of names of its own."""
     shared, opened = MemoryStore(), []
     url = f"sqlite:///{tmp_path}/snapshots.db"
     if request.param in ("postgresql", "mariadb", "redis", "s3"):
@@ -104,11 +107,12 @@ def open_store_door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
     if request.param == "changelog":
         url = f"{request.getfixturevalue('kafka').url}/snapshots-{uuid4().hex}"
 
-    def door(access: Access = Access.CHANGE) -> Store:
+    def door(access: Access = Access.CHANGE, **settings: Any) -> Store:
         if request.param == "memory":
             return shared
         is_folder = request.param == "directory"
-        opened.append(DirectoryStore(tmp_path / "snapshots", access) if is_folder else open_store(url, access))
+        place = (tmp_path / "snapshots").as_uri() if is_folder else url
+        opened.append(open_store(place, access, StoreSettings(**settings)))
         return opened[-1]
 
     yield door

@@ -6,6 +6,8 @@ The contract lets a commit be readable only a moment later; tests that look at o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -22,8 +24,9 @@ TIMEOUT_S = 90
 
 
 class KafkaDoor(KafkaBus):
-    def __init__(self, url: str) -> None:
-        super().__init__(parse_kafka_url(f"{url}?timeout_ms=20000"))
+    def __init__(self, url: str, **settings: Any) -> None:
+        """`settings`: fields of `KafkaSettings`."""
+        super().__init__(replace(parse_kafka_url(f"{url}?timeout_ms=20000"), **settings))
         config = {"bootstrap.servers": url.removeprefix("kafka://"), "group.id": "settle", "isolation.level": "read_uncommitted"}
         self._all = Consumer(config)
 

@@ -8,28 +8,30 @@ import contextlib
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from subprocess import Popen
 from typing import Any, TypeAlias
 
-import pytest
 from sqlalchemy import func, select
 
 from hotspare.errors import StoreError
 from hotspare.stores.contract import SnapshotStatus, Store
 from hotspare.stores.open import open_store
+from hotspare.stores.settings import StoreSettings
 from hotspare.testing.database_server import DatabaseKind, DatabaseServer, why_no_server
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.redis_server import RedisServer, why_no_redis
 from hotspare.testing.s3_server import S3Server
 from tests.contract.material import child
-from tests.contract.store_points import GROUP, Others, gone_soon, pages_of, points, write
+from tests.contract.store_points import ARE_GONE, GROUP, Others, pages_of, points, write
 
 KINDS = ("directory", "sqlite", "postgresql", "mariadb", "redis", "s3", "changelog")
 SERVERS = ("postgresql", "mariadb", "redis", "s3", "changelog")
 """Those that are on a server."""
+SHORT_WAITS = StoreSettings(kafka_call_s=5.0)
+"""For a server that is not there."""
 WRITER = "import sys; from tests.contract.store_points import main; main(sys.argv[1], sys.argv[2])"
 
 Choose: TypeAlias = Callable[[int], Sequence[int]]
@@ -58,10 +60,18 @@ class Place:
     restart: Callable[[], object] = lambda: None
     freeze: Callable[[], object] = lambda: None
     thaw: Callable[[], object] = lambda: None
+    settings: StoreSettings = field(default_factory=StoreSettings)
     store: Store = field(init=False)
 
     def __post_init__(self) -> None:
-        self.store = open_store(self.url)
+        self.store = open_store(self.url, settings=self.settings)
+
+    @contextlib.contextmanager
+    def opened(self, settings: StoreSettings) -> Iterator[Place]:
+        """The same with a store of other settings, which is closed behind the block."""
+        other = replace(self, settings=settings)
+        with contextlib.closing(other.store):
+            yield other
 
     def left(self) -> int:
         """How many contents, records and claims there are beside what goes by itself."""
@@ -133,14 +143,6 @@ def served(kind: str, folder: Path) -> Iterator[Place]:
             yield Place(kind, server.url, process.kill, server.restart, process.freeze, process.thaw)
 
 
-@contextlib.contextmanager
-def short_waits() -> Iterator[None]:
-    """For a server that is not there."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("hotspare.stores.changelog.topics._TIMEOUT_S", 5.0)
-        yield
-
-
 def check(store: Store, before: int, *cut: int) -> None:
     """After writes of `cut` that were cut off: whole snapshots alone, `before` or one of `cut` confirmed. Lost, Torn."""
     infos, known = store.list(GROUP), {before, *cut}
@@ -201,9 +203,8 @@ def some(wanted: int) -> Choose:
 def kill_writers(place: Place, choose: Choose, moments: int, told: Callable[[int], object] = int) -> int:
     """kill -9 at the chosen points of a write, and at so many moments between them. `told` hears of each point before it is tried.
     How many were killed. Lost, Torn, Left; AssertionError where the store does not go on."""
-    store = place.store
-    write(store, 1)
-    with gone_soon(), child(WRITER, place.kind, place.url) as writer:
+    with place.opened(ARE_GONE) as place, child(WRITER, place.kind, place.url) as writer:
+        write(store := place.store, 1)
         go_on(store, 2, 0)
         whole = place.left()
         status, count, took_s = asked(writer, 3, 0)
@@ -226,9 +227,8 @@ def kill_writers(place: Place, choose: Choose, moments: int, told: Callable[[int
 
 def kill_collectors(place: Place, choose: Choose, told: Callable[[int], object] = int) -> int:
     """The same of a process that clears up, while it writes, behind one that was killed at any point."""
-    store = place.store
-    write(store, 1)
-    with gone_soon(), child(WRITER, place.kind, place.url) as writer:
+    with place.opened(ARE_GONE) as place, child(WRITER, place.kind, place.url) as writer:
+        write(store := place.store, 1)
         go_on(store, order := 2)
         whole = place.left()
         _, before, _ = asked(writer, 3, 0)
@@ -279,9 +279,9 @@ def kill_server(place: Place, choose: Choose, told: Callable[[int], object] = in
         assert "secret" not in f"{cause} {cause and cause.detail}"
         go_on(store, order := order + 2, order - 1)
     assert store.identity() == identity
-    with gone_soon():
-        store.keep(GROUP, 1)
+    with place.opened(ARE_GONE) as place:
+        place.store.keep(GROUP, 1)
         whole = place.left()
-        go_on(store, order + 1, 0)
+        go_on(place.store, order + 1, 0)
         check_left(place, whole, f"writes beside {killed} kills of the server")
     return killed

@@ -24,6 +24,7 @@ from hotspare.cli.shared.display import progress_bar
 from tests.contract.store_kills import (
     KINDS,
     SERVERS,
+    SHORT_WAITS,
     Left,
     Lost,
     Torn,
@@ -31,7 +32,6 @@ from tests.contract.store_kills import (
     kill_server,
     kill_writers,
     served,
-    short_waits,
     why_not,
 )
 
@@ -111,8 +111,7 @@ def _goes_on(kind: str, whom: str, tried: Tried, last: int) -> bool:
             elif whom == "collector":
                 kill_collectors(place, choose, told)
             else:
-                stack.enter_context(short_waits())
-                kill_server(place, choose, told)
+                kill_server(stack.enter_context(place.opened(SHORT_WAITS)), choose, told)
         except Exception as error:
             tried.found[_FOUND.get(type(error), "other")] += 1
             print(f"FOUND {kind} {whom}, points {first} to {tried.last} of {tried.count}", flush=True)

@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +26,7 @@ import pytest
 
 from hotspare.stores.contract import Store
 from hotspare.stores.open import open_store
+from hotspare.stores.settings import StoreSettings
 from tests.contract.material import Page
 
 GROUP = "killed"
@@ -52,13 +53,8 @@ _MODULES = MappingProxyType(
     }
 )
 
-_GONE_AFTER = (
-    "hotspare.stores.sql.store.WRITER_GONE_US",
-    "hotspare.stores.objects.collecting.WRITER_GONE_US",
-    "hotspare.stores.changelog.collecting.WRITER_GONE_US",
-    "hotspare.stores.later.READER_GONE_S",
-    "hotspare.stores.redis.scripts.READERS_GONE_S",
-)
+ARE_GONE = StoreSettings(writer_gone_s=-1, reader_gone_s=-1)
+"""A writer or reader counts as dead at once."""
 
 
 class Others(Enum):
@@ -93,15 +89,6 @@ class Passed:
     def point(self) -> None:
         self.count += 1
         self.act(self.count)
-
-
-@contextlib.contextmanager
-def gone_soon() -> Iterator[None]:
-    """A writer or reader counts as dead at once."""
-    with pytest.MonkeyPatch.context() as patched:
-        for name in _GONE_AFTER:
-            patched.setattr(name, -1)
-        yield
 
 
 @contextlib.contextmanager
@@ -153,11 +140,9 @@ def _producer(passed: Passed) -> type:
 
 def _read_and_die(store: Store, order: int) -> None:
     """As one does that is killed while it reads a large snapshot."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
-        stored = store.get(GROUP, f"s{order}")
-        if stored.pages["same"] == pages_of(order)["same"]:
-            os.kill(os.getpid(), signal.SIGKILL)
+    stored = store.get(GROUP, f"s{order}")
+    if stored.pages["same"] == pages_of(order)["same"]:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(kind: str, url: str) -> None:
@@ -170,8 +155,8 @@ def main(kind: str, url: str) -> None:
         child = os.fork()
         if not child:
             os.close(told)
-            with gone_soon() if Others(others.strip()) is Others.ARE_GONE else contextlib.nullcontext():
-                _write_and_tell(kind, url, int(order), int(point), tell)
+            settings = ARE_GONE if Others(others.strip()) is Others.ARE_GONE else StoreSettings()
+            _write_and_tell(kind, url, int(order), int(point), tell, settings)
         os.close(tell)
         if float(wait_s):
             select.select([told], [], [], float(wait_s))
@@ -181,7 +166,7 @@ def main(kind: str, url: str) -> None:
             print(os.waitstatus_to_exitcode(status), said.read() or "0 0", flush=True)
 
 
-def _write_and_tell(kind: str, url: str, order: int, point: int, tell: int) -> None:
+def _write_and_tell(kind: str, url: str, order: int, point: int, tell: int, settings: StoreSettings) -> None:
     """Never returns."""
 
     def die(number: int) -> None:
@@ -189,8 +174,10 @@ def _write_and_tell(kind: str, url: str, order: int, point: int, tell: int) -> N
             os.kill(os.getpid(), signal.SIGKILL)
 
     begin, code = time.perf_counter(), 1
+    if point == READING:
+        settings = replace(settings, at_once_bytes_max=0)
     try:
-        with points(kind, die) as passed, contextlib.closing(open_store(url)) as store:
+        with points(kind, die) as passed, contextlib.closing(open_store(url, settings=settings)) as store:
             if point == READING:
                 _read_and_die(store, order)
             write(store, order)

@@ -14,7 +14,6 @@ from confluent_kafka.admin import AdminClient
 from hotspare.adapters.failover.source_position import published_sources
 from hotspare.adapters.files.publisher import PublishOptions, publish_file
 from hotspare.bus.contract import SOURCE_HEADER, Bus, HeaderGuard, Outgoing, Partition
-from hotspare.bus.kafka import append as kafka_append
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.naming import records_topic
 from hotspare.bus.sqlite import SqliteBus
@@ -150,9 +149,8 @@ def test_a_file_is_published_once_also_after_retention_on_kafka(open_bus_door: O
 
 
 @pytest.mark.parametrize("open_bus_door", ["kafka"], indirect=True)
-def test_many_sources_keep_few_clients_and_each_goes_on(open_bus_door: OpenBus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_append, "GUARDS_MAX", 3)
-    bus = open_bus_door()
+def test_many_sources_keep_few_clients_and_each_goes_on(open_bus_door: OpenBus) -> None:
+    bus = open_bus_door(guards_max=3)
     bus.create_topic(IN.topic)
     known: dict[bytes, bytes | None] = dict.fromkeys(b"%d@" % number for number in range(5))
     for turn in range(2):

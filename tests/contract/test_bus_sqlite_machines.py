@@ -73,8 +73,7 @@ def test_a_machine_that_was_started_again_goes_on_at_once(file: Path, monkeypatc
     """Nothing was written since it was started; nobody watches the file then."""
     later = psutil.time.time() + 3600
     monkeypatch.setattr(psutil, "boot_time", lambda: later)
-    monkeypatch.setattr("hotspare.bus.sqlite_machine.WATCH_S", 1e9)
     move(monkeypatch, "after the restart")
-    bus = SqliteBus(file)
+    bus = SqliteBus(file, watch_s=1e9)
     assert bus.append(IN, outgoing("b")) == 1
     bus.close()

@@ -277,12 +277,19 @@ def test_unusable_input_is_refused(coordination: Coordination) -> None:
     assert list(coordination.groups()) == []
 
 
-def test_a_group_has_a_limit_of_members(coordination: Coordination, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotspare.coordination.record.MEMBERS_MAX", 2)
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "zookeeper"])
+def test_a_group_has_a_limit_of_members(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if kind == "memory":
+        coordination: Coordination = MemoryCoordination(members_max=2).client()
+    elif kind == "sqlite":
+        coordination = SqliteCoordination(tmp_path / "coord.db", members_max=2)
+    else:
+        coordination = request.getfixturevalue("doors").open(members_max=2)
     for engine in "abab":
         coordination.join("g", member(engine))
     with pytest.raises(UsageError, match="already has 2 members"):
         coordination.join("g", member("c"))
+    coordination.close()
 
 
 def test_members_in_memory_are_forgotten_after_an_hour_of_silence() -> None:

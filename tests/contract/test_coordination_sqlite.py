@@ -120,10 +120,9 @@ def test_a_bus_file_is_not_a_coordination_file(tmp_path: Path) -> None:
 def test_members_that_ended_without_leaving_fill_no_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine has a name of its own each time it starts; a supervisor may start one again for months without a restart of the
     machine."""
-    monkeypatch.setattr("hotspare.coordination.record.MEMBERS_MAX", 3)
     now_ms = 10**9
     monkeypatch.setattr("hotspare.coordination.sqlite.clock_ms", lambda: now_ms)
-    coordination = SqliteCoordination(tmp_path / "coord.db")
+    coordination = SqliteCoordination(tmp_path / "coord.db", members_max=3)
     for start in range(40):
         coordination.join("g", member("lasting"))
         coordination.join("g", member(f"host-{start}"))

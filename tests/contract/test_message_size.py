@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from hotspare.bus import limits
 from hotspare.bus.contract import Bus, Commit, Outgoing, Partition
+from hotspare.bus.memory import MemoryBus
 from hotspare.bus.open import open_bus
+from hotspare.bus.sqlite import SqliteBus
 from hotspare.errors import BusUnavailable, MessageTooLarge, TopicMissing
 from hotspare.testing.kafka_server import KafkaServers
+from tests.contract.kafka_door import KafkaDoor, empty
 from tests.contract.material import progress, read_all
 
 LIMIT = 6_000
@@ -23,10 +26,18 @@ def message(size: int) -> Outgoing:
     return Outgoing(b"v" * (size - Outgoing(b"", HEADERS).size_bytes), HEADERS)
 
 
-@pytest.fixture
-def small_bus(monkeypatch: pytest.MonkeyPatch, bus: Bus) -> Bus:
-    monkeypatch.setattr(limits, "MESSAGE_BYTES_MAX", LIMIT)
-    return bus
+@pytest.fixture(params=["memory", "sqlite", "kafka"])
+def small_bus(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bus]:
+    if request.param == "memory":
+        bus: Bus = MemoryBus(message_bytes_max=LIMIT).client()
+    elif request.param == "sqlite":
+        bus = SqliteBus(tmp_path / "bus.db", message_bytes_max=LIMIT)
+    else:
+        kafka = request.getfixturevalue("kafka")
+        empty(kafka.bootstrap)
+        bus = KafkaDoor(kafka.url, message_bytes_max=LIMIT)
+    yield bus
+    bus.close()
 
 
 def test_what_a_topic_takes_is_told_and_taken(small_bus: Bus) -> None:

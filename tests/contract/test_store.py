@@ -265,13 +265,9 @@ def test_what_is_there_is_not_encoded_again(store: Store) -> None:
     assert len(store.get("g", "two").pages) == 50
 
 
-def test_a_large_snapshot_stays_while_somebody_reads_it(
-    open_store_door: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_snapshot_stays_while_somebody_reads_it(open_store_door: Callable[..., Store]) -> None:
     """Page by page, also when it was discarded and others collect; what is known of a page is not written again (SPEC G7)."""
-    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
-    monkeypatch.setattr("hotspare.stores.redis.scripts.LEFT_S", 0)
-    store, other = open_store_door(), open_store_door()
+    store, other = (open_store_door(at_once_bytes_max=0, left_s=0) for _ in range(2))
     pages = {f"p{i}": b"%d" % i * 500 for i in range(40)}
     store.put("g", "one", "e", 1, b"head", pages.items())
     store.confirm("g", "one")
@@ -300,8 +296,7 @@ def test_looking_changes_nothing(
     open_store_door: Callable[..., Store], monkeypatch: pytest.MonkeyPatch, at_once_bytes_max: int
 ) -> None:
     """Also where what is looked at is damaged: it may be all that is left. The word of who reads page by page goes with him."""
-    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", at_once_bytes_max)
-    store, looking, group = open_store_door(), open_store_door(Access.LOOK), uuid4().hex
+    store, looking, group = open_store_door(), open_store_door(Access.LOOK, at_once_bytes_max=at_once_bytes_max), uuid4().hex
     pages = {f"p{number}": uuid4().bytes for number in range(3)}
     store.put(group, "one", "e", 1, uuid4().bytes, pages.items())
     before = held(store, group)
@@ -347,8 +342,8 @@ def test_a_database_closed_while_it_is_used_leaves_no_connection_open(postgresql
     gc.collect()
 
 
-def test_of_a_large_snapshot_what_is_missing_is_told_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
+def test_of_a_large_snapshot_what_is_missing_is_told_at_once(open_store_door: Callable[..., Store]) -> None:
+    store = open_store_door(at_once_bytes_max=0)
     with pytest.raises(StoreError, match="is not in the store"):
         store.get("g", "one")
     put(store, "one")
@@ -400,12 +395,11 @@ def test_a_memory_snapshot_can_be_damaged_on_purpose() -> None:
 
 
 def test_a_host_whose_clock_is_wrong_takes_nobody_for_dead(
-    open_store_door: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+    open_store_door: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither who reads nor who writes: the server says what time it is. (A file is of one machine, which has one clock.)"""
-    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
-    monkeypatch.setattr("hotspare.stores.redis.scripts.LEFT_S", 0)
-    ours, theirs, group = open_store_door(), open_store_door(), uuid4().hex
+    ours, theirs = (open_store_door(at_once_bytes_max=0, left_s=0) for _ in range(2))
+    group = uuid4().hex
     if isinstance(ours, SqlStore) and isinstance(ours._database.now_us, int):
         pytest.skip("it has no server")
     read = {"p": uuid4().bytes}

@@ -16,12 +16,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
-from hotspare.stores.changelog import collecting
 from hotspare.stores.changelog import store as changelog
 from hotspare.stores.changelog.store import ChangelogStore
 from hotspare.stores.changelog.topics import Topic, parse_url
 from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.open import open_store
+from hotspare.stores.settings import StoreSettings
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.material import Page
 
@@ -37,6 +37,11 @@ class Place:
     other: ChangelogStore
     bootstrap: str
     name: str
+
+    @property
+    def collector(self) -> ChangelogStore:
+        """One for which a writer counts as dead at once."""
+        return ChangelogStore(self.url, settings=StoreSettings(writer_gone_s=-1))
 
     def put(self, name: str, order: int, **pages: Any) -> None:
         self.store.put("k", name, "e", order, b"header", (pages or PAGES).items())
@@ -163,8 +168,7 @@ def test_a_writer_that_died_leaves_nothing_that_counts(place: Place, monkeypatch
         assert [info.name for info in place.other.list("k")] == ["whole"]
         died += 1
     assert died == 6  # two claims, two pages, the manifest, the snapshot
-    monkeypatch.setattr(collecting, "WRITER_GONE_US", -1)
-    place.other.keep("k", 1)
+    place.collector.keep("k", 1)
     assert place.records("claim") == []
     assert len(place.pages()) == 3 + 3
     assert dict(ChangelogStore(place.url).get("k", "torn").pages) == PAGES
@@ -172,9 +176,7 @@ def test_a_writer_that_died_leaves_nothing_that_counts(place: Place, monkeypatch
 
 def test_a_writer_that_is_taken_for_dead_writes_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def abandon() -> None:
-        with monkeypatch.context() as patched:
-            patched.setattr(collecting, "WRITER_GONE_US", -1)
-            place.other.keep("k", 1)
+        place.collector.keep("k", 1)
         assert place.pages() == []
 
     page = Page(b"written before it stood still")

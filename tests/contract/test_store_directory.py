@@ -20,6 +20,7 @@ from hotspare.stores import directory_layout
 from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.directory_layout import GroupFolder, checksum_of
+from hotspare.stores.settings import StoreSettings
 from tests.contract.material import child
 from tests.small_disk import mounted
 
@@ -386,10 +387,9 @@ def test_a_folder_that_is_gone_or_is_none_is_told(tmp_path: Path) -> None:
             call("g")
 
 
-def test_a_large_snapshot_is_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_snapshot_is_read_page_by_page(tmp_path: Path) -> None:
     """So it may be larger than memory. What is damaged, or discarded, is noticed then, and damage is written anew (SPEC G1)."""
-    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
-    store, pages = DirectoryStore(tmp_path), {"p": b"some", "q": b"other"}
+    store, pages = DirectoryStore(tmp_path, settings=StoreSettings(at_once_bytes_max=0)), {"p": b"some", "q": b"other"}
     store.put("g", "one", "e", 1, b"h", pages.items())
     stored = store.get("g", "one")
     assert (dict(stored.pages), len(stored.pages), "r" in stored.pages) == (pages, 2, False)

@@ -11,6 +11,7 @@ import random
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -21,6 +22,7 @@ from tests.contract.material import child
 from tests.contract.store_kills import (
     KINDS,
     SERVERS,
+    SHORT_WAITS,
     WRITER,
     Place,
     asked,
@@ -30,11 +32,10 @@ from tests.contract.store_kills import (
     kill_server,
     kill_writers,
     served,
-    short_waits,
     some,
     why_not,
 )
-from tests.contract.store_points import GROUP, READING, gone_soon, points, write
+from tests.contract.store_points import ARE_GONE, GROUP, READING, points, write
 from tests.small_disk import mounted
 
 pytestmark = pytest.mark.servers
@@ -70,36 +71,29 @@ def place(one: Place) -> Place:
     return one
 
 
-@pytest.fixture
-def others_gone() -> Iterator[Callable[[], object]]:
-    """Once it is called, a writer or reader counts as dead at once."""
-    with contextlib.ExitStack() as stack:
-        yield lambda: stack.enter_context(gone_soon())
-
-
 def test_a_writer_that_is_killed_anywhere(place: Place) -> None:
     wanted = POINTS[place.kind]
     assert kill_writers(place, some(wanted), TIMES) >= wanted
 
 
-def test_a_reader_that_is_killed_leaves_nothing(place: Place, others_gone: Callable[[], object]) -> None:
+def test_a_reader_that_is_killed_leaves_nothing(place: Place) -> None:
     """It held the pages of a large snapshot, which was discarded meanwhile."""
-    store = place.store
-    write(store, 1)
-    others_gone()
-    go_on(store, 2, 0)
-    whole = place.left()
-    with child(WRITER, place.kind, place.url) as reader:
-        assert asked(reader, 2, READING)[0] == -9
-    go_on(store, 3, 0)
-    go_on(store, 4, 0)
-    assert place.left() == whole
+    with place.opened(ARE_GONE) as place:
+        store = place.store
+        write(store, 1)
+        go_on(store, 2, 0)
+        whole = place.left()
+        with child(WRITER, place.kind, place.url) as reader:
+            assert asked(reader, 2, READING)[0] == -9
+        go_on(store, 3, 0)
+        go_on(store, 4, 0)
+        assert place.left() == whole
 
 
 def test_a_server_that_is_killed_anywhere(place: Place) -> None:
     if place.kind not in SERVERS:
         pytest.skip("there is no server")
-    with short_waits():
+    with place.opened(SHORT_WAITS) as place:
         kill_server(place, some(SERVER_POINTS[place.kind]))
 
 
@@ -155,34 +149,32 @@ def goes_on_after(place: Place, order: int) -> None:
 _FULL = {"redis": _full_redis, "sqlite": _full_sqlite}
 
 
-def test_a_store_without_room_leaves_what_was_whole(place: Place, others_gone: Callable[[], object]) -> None:
+def test_a_store_without_room_leaves_what_was_whole(place: Place) -> None:
     """Where a test can take its room away; that of object storage stands in its own tests."""
     if place.kind not in _FULL:
         pytest.skip("its room cannot be taken away")
-    fill, clear = _FULL[place.kind](place)
-    store, order = place.store, 1
-    write(store, order)
-    others_gone()
-    fill()
-    try:
-        with pytest.raises(StoreError):
-            write_much(store, order + 1)
-    finally:
-        clear()
-    goes_on_after(place, order)
+    with place.opened(ARE_GONE) as place:
+        fill, clear = _FULL[place.kind](place)
+        store, order = place.store, 1
+        write(store, order)
+        fill()
+        try:
+            with pytest.raises(StoreError):
+                write_much(store, order + 1)
+        finally:
+            clear()
+        goes_on_after(place, order)
 
 
 @pytest.mark.parametrize("kind", ["directory", "postgresql", "mariadb", "changelog"])
-def test_a_disk_without_room_leaves_what_was_whole(
-    kind: str, others_gone: Callable[[], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_leaves_what_was_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a write. A server is begun anew when there is room again, as its people do: some end where there is none."""
     needed(kind)
-    with mounted(DISK_MIB << 20) as disk, short_waits():
+    with mounted(DISK_MIB << 20) as disk:
         monkeypatch.setattr(tempfile, "tempdir", str(disk.folder))
-        with served(kind, disk.folder) as place, contextlib.closing(place.store) as store:
-            write(store, 1)
-            others_gone()
+        settings = replace(ARE_GONE, kafka_call_s=SHORT_WAITS.kafka_call_s)
+        with served(kind, disk.folder) as made, contextlib.closing(made.store), made.opened(settings) as place:
+            write(store := place.store, 1)
             disk.leave(ROOM_BYTES)
             with pytest.raises(StoreError):
                 write_much(store, 2)

@@ -11,6 +11,7 @@ import pytest
 from hotspare.errors import SnapshotDamaged, StoreError
 from hotspare.stores import later
 from hotspare.stores.content import Blob, blob_of
+from hotspare.stores.settings import StoreSettings
 from hotspare.testing.cluster import wait_until
 
 CONTENTS = {f"p{i}": b"%d" % i * 10 for i in range(100)}
@@ -68,15 +69,14 @@ def test_who_reads_all_in_order_needs_few_calls() -> None:
     assert calls == [1, 16, 16, 16, 16, 16, 16, 3]
 
 
-def test_a_call_is_no_larger_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(later, "_AHEAD_BYTES", 70)
+def test_a_call_is_no_larger_than_is_kept() -> None:
     calls: list[int] = []
 
     def read(wanted: Sequence[Blob]) -> dict[str, bytes]:
         calls.append(sum(blob.size for blob in wanted))
         return {blob.hash: BY_HASH[blob.hash] for blob in wanted}
 
-    pages = later.PagesLater(BLOBS, read, CountedHold())
+    pages = later.PagesLater(BLOBS, read, CountedHold(), StoreSettings(ahead_bytes=70))
     pages.expect([f"p{i}" for i in range(10, 30)])
     assert [pages[f"p{i}"] for i in range(10, 30)] == [CONTENTS[f"p{i}"] for i in range(10, 30)]
     assert max(calls) <= 70
@@ -98,10 +98,9 @@ def test_a_server_that_is_away_is_asked_again_and_damage_is_not() -> None:
     assert failures == []
 
 
-def test_they_are_held_as_long_as_somebody_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(later, "RENEW_S", 0.001)
+def test_they_are_held_as_long_as_somebody_has_them() -> None:
     hold = CountedHold()
-    pages = later.PagesLater(BLOBS, lambda _: {}, hold)
+    pages = later.PagesLater(BLOBS, lambda _: {}, hold, StoreSettings(renew_s=0.001))
     wait_until(lambda: hold.renewed > 2, "it is renewed again after it failed")
     assert not hold.is_let_go.is_set()
     assert len(pages) == 100

@@ -14,11 +14,11 @@ import pytest
 from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
 from hotspare.stores import directory_layout
 from hotspare.stores.contract import SnapshotStatus
-from hotspare.stores.objects import collecting
 from hotspare.stores.objects.bucket import Bucket
 from hotspare.stores.objects.layout import GroupObjects
 from hotspare.stores.objects.store import ObjectStore
 from hotspare.stores.open import open_store
+from hotspare.stores.settings import StoreSettings
 from hotspare.testing.s3_server import SECRET_ENV, S3Server
 from tests.contract.material import Page
 
@@ -37,6 +37,11 @@ class Place:
     @property
     def group(self) -> GroupObjects:
         return GroupObjects(self.bucket, "o")
+
+    def collect(self) -> None:
+        """As one for which a writer counts as dead at once."""
+        with contextlib.closing(ObjectStore(self.url, settings=StoreSettings(writer_gone_s=-1))) as store:
+            store.keep("o", 1)
 
     def put(self, name: str, order: int, **pages: Any) -> None:
         self.store.put("o", name, "e", order, b"header", (pages or PAGES).items())
@@ -128,9 +133,8 @@ def test_a_writer_that_died_leaves_nothing_that_counts(place: Place, monkeypatch
         place.put("other", 2, a=b"left behind", b=b"and this")
     assert {point.split("-")[0] for point in points} >= {"o/claims", "o/pages", "o/snapshots", "o/snapshots/seal"}
     assert len(place.keys("claims")) > 2
-    monkeypatch.setattr(collecting, "WRITER_GONE_US", -1)
     assert [info.name for info in place.other.list("o")] == ["torn"]
-    place.other.keep("o", 1)
+    place.collect()
     assert place.keys("claims") == place.keys("doomed") == []
     assert len(place.keys("pages")) == 3
     assert dict(place.other.get("o", "torn").pages) == PAGES
@@ -140,9 +144,7 @@ def test_a_writer_that_is_taken_for_dead_writes_again(place: Place, monkeypatch:
     """Frozen before its seal, and its pages are collected: the snapshot is whole all the same."""
 
     def abandon() -> None:
-        with monkeypatch.context() as patched:
-            patched.setattr(collecting, "WRITER_GONE_US", -1)
-            place.other.keep("o", 1)
+        place.collect()
         assert place.keys("pages") == []
 
     page = Page(b"written before it stood still")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from redis import Redis
@@ -13,9 +14,8 @@ from hotspare.errors import SnapshotDamaged, StoreError
 from hotspare.retry import Retry
 from hotspare.stores.content import blob_of
 from hotspare.stores.open import open_store
-from hotspare.stores.redis import store as redis_store
-from hotspare.stores.redis.scripts import HELD_S, LEFT_S
 from hotspare.stores.redis.store import RedisStore
+from hotspare.stores.settings import DEFAULT, StoreSettings
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.redis_server import RedisServer
 from tests.contract.material import Page
@@ -36,6 +36,16 @@ def store(redis: RedisServer, server: Redis) -> Iterator[RedisStore]:
         yield opened
 
 
+Opened: TypeAlias = Callable[..., RedisStore]
+
+
+@pytest.fixture
+def opened(redis: RedisServer, server: Redis) -> Iterator[Opened]:
+    """Opens a store with settings."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **given: stack.enter_context(contextlib.closing(RedisStore(redis.url, settings=StoreSettings(**given))))
+
+
 def seconds_left(server: Redis) -> list[int]:
     """Of each content of the group; -1 stays for ever."""
     return sorted(server.ttl(key) for key in server.scan_iter("hotspare:{r}:content:*"))
@@ -47,9 +57,9 @@ def test_content_stays_as_long_as_a_snapshot_names_it(store: RedisStore, server:
     assert seconds_left(server) == [-1, -1, -1]
     store.discard("r", "one")
     gone, *kept = sorted(seconds_left(server), reverse=True)
-    assert (0 < gone <= LEFT_S, kept) == (True, [-1, -1])
+    assert (0 < gone <= DEFAULT.left_s, kept) == (True, [-1, -1])
     store.discard("r", "two")
-    assert all(0 < left <= LEFT_S for left in seconds_left(server))
+    assert all(0 < left <= DEFAULT.left_s for left in seconds_left(server))
     assert server.hgetall("hotspare:{r}:refs") == {}
     store.put("r", "three", "e", 3, b"head", [("a", b"shared")])
     assert seconds_left(server).count(-1) == 2
@@ -64,13 +74,12 @@ def test_what_a_writer_leaves_that_died_goes_by_itself(store: RedisStore, server
     assert store.list("r") == []
     written = seconds_left(server)
     assert written
-    assert all(0 < left <= HELD_S for left in written)
+    assert all(0 < left <= DEFAULT.held_s for left in written)
 
 
-def test_what_is_read_later_stays_until_nobody_reads_it(store: RedisStore, server: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_read_later_stays_until_nobody_reads_it(opened: Opened, server: Redis) -> None:
     """Also when its snapshot is discarded; and of a reader that died, until it is taken for dead."""
-    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
-    monkeypatch.setattr("hotspare.stores.later.RENEW_S", 0.01)
+    store = opened(at_once_bytes_max=0, renew_s=0.01)
     store.put("r", "one", "e", 1, b"head", [("a", b"first"), ("b", b"second")])
     stored = store.get("r", "one")
     store.discard("r", "one")
@@ -80,20 +89,16 @@ def test_what_is_read_later_stays_until_nobody_reads_it(store: RedisStore, serve
     del stored
     wait_until(lambda: -1 not in seconds_left(server), "it is let go")
     store.put("r", "two", "e", 2, b"head", [("a", b"first")])
-    monkeypatch.setattr("hotspare.stores.later.RENEW_S", 1_000)
-    held = store.get("r", "two")
+    held = opened(at_once_bytes_max=0, renew_s=1_000).get("r", "two")
     store.discard("r", "two")
-    monkeypatch.setattr("hotspare.stores.redis.scripts.READERS_GONE_S", -1)
-    store.keep("r", 1)
+    opened(reader_gone_s=-1).keep("r", 1)
     assert -1 not in seconds_left(server)
     assert server.hgetall("hotspare:{r}:refs") == {}
     assert held.header == b"head"
 
 
-def test_of_what_is_read_later_what_is_missing_or_damaged_is_told(
-    store: RedisStore, server: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
+def test_of_what_is_read_later_what_is_missing_or_damaged_is_told(opened: Opened, server: Redis) -> None:
+    store = opened(at_once_bytes_max=0, away=Retry(tries_max=1))
     store.put("r", "one", "e", 1, b"head", [("a", b"some content"), ("b", b"other")])
     stored = store.get("r", "one")
     server.setrange(f"hotspare:{{r}}:content:{blob_of(b'some content').hash}", 0, b"?")
@@ -104,7 +109,6 @@ def test_of_what_is_read_later_what_is_missing_or_damaged_is_told(
         store.get("r", "one")
     store.discard("r", "one")
     server.delete(*server.scan_iter("hotspare:{r}:content:*"))
-    monkeypatch.setattr("hotspare.stores.later.AWAY", Retry(tries_max=1))
     with pytest.raises(StoreError, match="is not in the store"):
         stored.pages["b"]
 
@@ -120,11 +124,9 @@ def test_a_writer_that_stood_still_writes_again_what_is_gone(store: RedisStore, 
     assert store.get("r", "slow").pages["first"] == b"written before it stood still"
 
 
-def test_a_writer_that_takes_longer_than_content_is_held_keeps_it(
-    store: RedisStore, server: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_that_takes_longer_than_content_is_held_keeps_it(opened: Opened, server: Redis) -> None:
     """What it wrote first would be gone when it has written the last, again and again."""
-    monkeypatch.setattr(redis_store, "_RENEW_S", 0.0)
+    store = opened(held_renew_s=0.0)
     left: list[int] = []
     pages: dict[str, Page | bytes] = {f"p{i}": b"%d of a long one" % i for i in range(60)}
     pages["p20"] = Page(b"late", lambda: [server.expire(key, 60) for key in server.scan_iter("hotspare:{r}:content:*")])

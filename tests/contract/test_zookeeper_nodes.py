@@ -106,7 +106,7 @@ def test_a_group_with_more_facts_than_a_transaction_takes_is_forgotten_in_portio
     doors: Doors, plain: KazooClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cut after any portion: the first facts are gone and the last ones there, so that no engine takes it for a whole group."""
-    one = doors.open()
+    one = doors.open(removed_at_once=600)
     one.campaign("g", 0, member("a"), LONG_MS)
     for name in (SEMANTICS, "upgrade-1", "upgrade-2", PROJECT):
         one.set_fact_once("g", name, b"x")
@@ -116,7 +116,6 @@ def test_a_group_with_more_facts_than_a_transaction_takes_is_forgotten_in_portio
     with pytest.raises(CoordinationSuspended):
         one._forget_once(GroupPaths(one._root, "g"), ())  # what was done before: all in one
     again = doors.open()
-    monkeypatch.setattr("hotspare.coordination.zookeeper.coordination._REMOVED_AT_ONCE", 600)
     for done, portions in enumerate((1, 1)):
         with monkeypatch.context() as patch:
             cut_after(patch, one, portions)

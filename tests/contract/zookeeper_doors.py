@@ -6,6 +6,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from hotspare.coordination.zookeeper.coordination import ZooKeeperCoordination
+from hotspare.coordination.zookeeper.session import monotonic_ms
 from hotspare.coordination.zookeeper.url import parse_zookeeper_url
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 
@@ -22,9 +23,10 @@ class Doors:
         self.url = f"{server.url}/test/{uuid4().hex}"
         self._opened: list[ZooKeeperCoordination] = []
 
-    def open(self, options: str = PATIENT, clock: Callable[[], int] | None = None, url: str = "") -> ZooKeeperCoordination:
-        target = parse_zookeeper_url(f"{url or self.url}?{options}")
-        one = ZooKeeperCoordination(target) if clock is None else ZooKeeperCoordination(target, clock)
+    def open(
+        self, options: str = PATIENT, clock: Callable[[], int] = monotonic_ms, url: str = "", **limits: int
+    ) -> ZooKeeperCoordination:
+        one = ZooKeeperCoordination(parse_zookeeper_url(f"{url or self.url}?{options}"), clock, **limits)
         self._opened.append(one)
         return one
 

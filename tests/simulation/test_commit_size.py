@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.bus import limits
 from hotspare.bus.contract import Commit
 from hotspare.bus.memory import MemoryProducer
 from hotspare.engine.rows.batch import MessageFormat
@@ -21,11 +20,11 @@ from tests.simulation.test_scenarios import EVENTS, FOREVER_MS, two_engines
 from tests.simulation.world import SETTINGS
 
 
-def test_outputs_that_are_too_much_for_one_message_come_out_in_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_that_are_too_much_for_one_message_come_out_in_several(tmp_path: Path) -> None:
     """SPEC B13: a message that the bus refuses would end every engine in turn."""
     script = two_engines(tmp_path, settings=replace(SETTINGS, message_rows_max=16))
     script.world.pause("e0", FOREVER_MS)
-    monkeypatch.setattr(limits, "MESSAGE_BYTES_MAX", _bytes_of(script, rows=6))
+    script.world.bus.message_bytes = dict.fromkeys(script.world.bus.logs, _bytes_of(script, rows=6))
     script.publish(*EVENTS * 6)
     refused = ""
     try:

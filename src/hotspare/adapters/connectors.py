@@ -57,7 +57,7 @@ from hotspare.telemetry.log import Log, LogEvent
 
 _RETRY_S = 0.5
 _WORK = Retry(pause_s=_RETRY_S)
-_STOP_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 10.0
 _RECORDS = "statedb"
 """How what keeps a window's outputs elsewhere is called among its connectors."""
 
@@ -95,7 +95,7 @@ class ConnectorSet:
     the engine has taken a partition in its order, None for one that it does not read.
 
     Where the project is divided, those of the first shard publish, to all partitions; each shard's subscribers write its outputs,
-    to files of their own (`shard_file`).
+    to files of their own (`shard_file`). `stop` waits for at most `stop_timeout_s`.
     """
 
     def __init__(
@@ -108,8 +108,10 @@ class ConnectorSet:
         ended: Callable[[], None] = lambda: None,
         shard: Shard = WHOLE,
         taken: Callable[[Partition], int | None] = lambda partition: None,
+        stop_timeout_s: float = STOP_TIMEOUT_S,
     ) -> None:
         self._resolved = resolved
+        self._stop_timeout_s = stop_timeout_s
         self._bus = bus
         self._prefix = prefix
         self._home = home or Path.cwd()
@@ -192,7 +194,7 @@ class ConnectorSet:
     def stop(self) -> None:
         """Ask them to stop, and wait for them, a while in all. Harmless when they do not run."""
         self._ask_stop()
-        deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+        deadline_s = time.monotonic() + self._stop_timeout_s
         for thread in self._threads.values():
             thread.join(timeout=max(0.0, deadline_s - time.monotonic()))
 

@@ -18,8 +18,9 @@ from hotspare.model.events import UpdateBlocks as UpdateBlocks
 
 SNAPSHOT_ROWS_MAX = 10_000_000
 """Limit on the rows of a window's content that a snapshot is folded into."""
-_COMPACT_ROWS = 65_536
-_COMPACT_BYTES = 64 << 20
+COMPACT_ROWS = 65_536
+COMPACT_BYTES = 64 << 20
+"""Rows, and their bytes, that `WindowContent` keeps beyond twice those that the window holds."""
 _NO_CONTENT = "subscribe without snapshot, to a window with an index whose stream is not collapsed"
 _SEQUENCE = "hs:sequence"
 _OPCODE = "hs:opcode"
@@ -100,8 +101,10 @@ class WindowContent:
     the order in which they came in; an update puts its row last. StateError above `rows_max` rows.
     """
 
-    def __init__(self, rows_max: int = SNAPSHOT_ROWS_MAX) -> None:
-        self._rows_max = rows_max
+    def __init__(
+        self, rows_max: int = SNAPSHOT_ROWS_MAX, compact_rows: int = COMPACT_ROWS, compact_bytes: int = COMPACT_BYTES
+    ) -> None:
+        self._rows_max, self._compact_rows, self._compact_bytes = rows_max, compact_rows, compact_bytes
         self._batches: list[pa.RecordBatch] = []
         self._rows_kept = self._bytes_kept = self._bytes_live = 0
         self._places: dict[tuple[object, ...], list[int]] = {}
@@ -128,8 +131,8 @@ class WindowContent:
         self._bytes_kept += batch.nbytes
         if self._live > self._rows_max:
             raise StateError(f"the window holds more than {self._rows_max} rows", hint="subscribe without snapshot")
-        is_long = self._rows_kept > 2 * self._live + _COMPACT_ROWS
-        if is_long or self._bytes_kept > 2 * self._bytes_live + _COMPACT_BYTES:
+        is_long = self._rows_kept > 2 * self._live + self._compact_rows
+        if is_long or self._bytes_kept > 2 * self._bytes_live + self._compact_bytes:
             self._compact()
 
     def _remove(self, row: tuple[object, ...]) -> None:
@@ -159,7 +162,7 @@ class WindowContent:
         """The content as inserts, in batches of the stream's columns."""
         if not self._live:
             return
-        for batch in self._table().combine_chunks().to_batches(max_chunksize=_COMPACT_ROWS):
+        for batch in self._table().combine_chunks().to_batches(max_chunksize=self._compact_rows):
             for name, value in ((_OPCODE, Opcode.INSERT), (_FLAGS, Flag.NORMAL)):
                 place = batch.schema.get_field_index(name)
                 batch = batch.set_column(place, batch.schema.field(place), pa.array(np.full(len(batch), int(value), np.uint8)))

@@ -21,7 +21,7 @@ from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.file_rows import Int64s, text_bounds
 from hotspare.adapters.files.publisher import PublishOptions, check_columns
 from hotspare.adapters.files.row_file import RowFile
-from hotspare.engine.heartbeats import end_us_of, too_many_heartbeats
+from hotspare.engine.heartbeats import TICKS_MAX, end_us_of, too_many_heartbeats
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.engine.rows.values import parse
 from hotspare.errors import UsageError
@@ -79,18 +79,19 @@ def record(
     progress: RecordingProgress | None = None,
     places: FilePlaces | None = None,
     pulses_us: Sequence[int] = (),
+    ticks_max: int = TICKS_MAX,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of RAW_SCHEMA with one row per message, in order of (time, topic), offsets from 0 per topic, partition 0.
 
     `topics` is the number of inbound topics. Rows of equal time from several files of one topic stand in the order of the files.
     A last tick closes every topic, so that nothing waits for what comes after; where windows have pulses, time goes on to the next
     one of each interval of `pulses_us`. `places` gets each message's file and line.
-    UsageError where a file cannot be read or its time runs over `heartbeats.TICKS_MAX` of them.
+    UsageError where a file cannot be read or its time has more than `ticks_max` heartbeats.
     """
     progress = progress if progress is not None else RecordingProgress()
     progress.bytes_total = sum(_size(file) for file in files)
     batch = _Batch(topics)
-    ticks = _Ticks(heartbeat_us)
+    ticks = _Ticks(heartbeat_us, ticks_max)
     time_us = 0
     for run in _merged(files, progress):
         topic, begin = files[run.place].topic, 0
@@ -121,8 +122,8 @@ def record(
 class _Ticks:
     """The heartbeats that fall due as time goes on."""
 
-    def __init__(self, interval_us: int) -> None:
-        self._interval_us = interval_us
+    def __init__(self, interval_us: int, ticks_max: int) -> None:
+        self._interval_us, self._ticks_max = interval_us, ticks_max
         self._next_us: int | None = None
         self._count = 0
 
@@ -137,7 +138,7 @@ class _Ticks:
             self._next_us = time_us + self._interval_us
         due = max(0, (time_us - self._next_us) // self._interval_us + 1)
         self._count += due
-        if (error := too_many_heartbeats(self._count, time_us)) is not None:
+        if (error := too_many_heartbeats(self._count, time_us, self._ticks_max)) is not None:
             raise error
         for _ in range(due):
             yield self._next_us

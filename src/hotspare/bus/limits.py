@@ -51,14 +51,14 @@ def _check_headers(message: Outgoing) -> None:
             )
 
 
-def check_messages(messages: Sequence[Outgoing], bytes_max: int | None = None) -> None:
-    """MessageTooLarge if a message, or all of them together, are larger than a bus takes; `bytes_max`: than this topic does."""
-    allowed, total = MESSAGE_BYTES_MAX if bytes_max is None else bytes_max, 0
+def check_messages(messages: Sequence[Outgoing], bytes_max: int = MESSAGE_BYTES_MAX) -> None:
+    """MessageTooLarge if a message has more than `bytes_max` bytes, or all of them together more than one append may have."""
+    total = 0
     for message in messages:
         _check_headers(message)
         size = message.size_bytes
-        if size > allowed:
-            raise message_too_large(size, allowed)
+        if size > bytes_max:
+            raise message_too_large(size, bytes_max)
         total += size
     if total > TRANSACTION_BYTES_MAX:
         raise MessageTooLarge(
@@ -111,12 +111,13 @@ def _check_progress(stream: str, progress: Progress) -> None:
         )
 
 
-def check_commit(group: str, owned: Sequence[str], commit: Commit) -> None:
-    """UsageError if a commit holds what cannot be stored or names a topic that its producer did not claim."""
+def check_commit(group: str, owned: Sequence[str], commit: Commit, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
+    """UsageError if a commit holds what cannot be stored or names a topic that its producer did not claim. `bytes_max`: as in
+    `check_messages`."""
     for topic, messages in commit.messages.items():
         if topic not in owned:
             raise UsageError(f"group {group} did not claim topic {topic}", hint="name it when the producer is opened")
-        check_messages(messages)
+        check_messages(messages, bytes_max)
     for stream, progress in commit.progress.items():
         _check_progress(stream, progress)
 

@@ -107,8 +107,10 @@ class MemoryBus:
         faults: BusFaults | None = None,
         fencing: Fencing = Fencing.BY_EPOCH,
         landed: Callable[[Landed], None] = lambda _: None,
+        message_bytes_max: int = limits.MESSAGE_BYTES_MAX,
     ) -> None:
         self.clock = clock
+        self._message_bytes_max = message_bytes_max
         self.faults: BusFaults = faults or NoBusFaults()
         self.changed = threading.Condition(threading.Lock())
         self.fencing = fencing
@@ -147,7 +149,7 @@ class MemoryBus:
             self.generations[group] = self.generations.get(group, 0) + 1
 
     def message_bytes_max(self, topic: str) -> int:
-        return self.message_bytes.get(topic, limits.MESSAGE_BYTES_MAX)
+        return self.message_bytes.get(topic, self._message_bytes_max)
 
     def log(self, partition: Partition) -> PartitionLog:
         logs = self.logs.get(partition.topic)

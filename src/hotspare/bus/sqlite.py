@@ -17,7 +17,7 @@ from hotspare.bus import limits
 from hotspare.bus import sqlite_schema as sql
 from hotspare.bus.contract import Commit, Deviation, HeaderGuard, Message, Outgoing, Partition, Progress
 from hotspare.bus.naming import own_partition, snapshot_readers
-from hotspare.bus.sqlite_machine import ClaimedFile
+from hotspare.bus.sqlite_machine import WATCH_S, ClaimedFile
 from hotspare.bus.sqlite_schema import PartitionSql
 from hotspare.errors import BusLocked, BusUnavailable, UnknownResult
 from hotspare.sqlite_file import FileErrors, SqliteFile, Sync
@@ -39,11 +39,19 @@ def clock_us() -> int:
 
 
 class SqliteBus:
-    """A `Bus` (contract). `busy_timeout_ms`: how long a call waits for another process's write before it raises BusLocked."""
+    """A `Bus` (contract). `busy_timeout_ms`: how long a call waits for another process's write before it raises BusLocked.
+    `watch_s`: as in `ClaimedFile`."""
 
-    def __init__(self, path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS, clock: Callable[[], int] = clock_us) -> None:
-        self._file = ClaimedFile(SqliteFile(path, sql.KIND, _ERRORS, Sync.FULL, busy_timeout_ms))
-        self._clock = clock
+    def __init__(
+        self,
+        path: Path,
+        busy_timeout_ms: int = BUSY_TIMEOUT_MS,
+        clock: Callable[[], int] = clock_us,
+        message_bytes_max: int = limits.MESSAGE_BYTES_MAX,
+        watch_s: float = WATCH_S,
+    ) -> None:
+        self._file = ClaimedFile(SqliteFile(path, sql.KIND, _ERRORS, Sync.FULL, busy_timeout_ms), watch_s)
+        self._clock, self._message_bytes_max = clock, message_bytes_max
         self._partitions: dict[Partition, PartitionSql] = {}
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
@@ -64,7 +72,7 @@ class SqliteBus:
         return dict(self._file.query(sql.LIST_TOPICS))
 
     def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
-        limits.check_messages(messages)
+        limits.check_messages(messages, self._message_bytes_max)
         statements = self._statements(partition)
         if not messages:
             return self.end_offset(partition)
@@ -74,7 +82,7 @@ class SqliteBus:
     def append_guarded(
         self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, record: bytes | None = None
     ) -> int | None:
-        limits.check_messages(messages)
+        limits.check_messages(messages, self._message_bytes_max)
         limits.check_record(guard.prefix, record)
         statements = self._statements(partition)
         with self._file.writing() as connection:
@@ -143,7 +151,7 @@ class SqliteBus:
         """The same for all."""
         for topic in topics:
             self._statements(Partition(topic))
-        return dict.fromkeys(topics, limits.MESSAGE_BYTES_MAX)
+        return dict.fromkeys(topics, self._message_bytes_max)
 
     def trim(self, partition: Partition, before_offset: int) -> None:
         """In short transactions with pauses, so that writers get their turn. The file keeps its size; the space is used again."""
@@ -212,7 +220,7 @@ class SqliteBus:
                     connection.execute(sql.ADD_SHARD_OWNER if number else sql.ADD_OWNER, (topic, number, group))
                 elif owner[0] != group:
                     raise limits.topic_owned(Partition(topic, number), owner[0], group)
-        return SqliteProducer(self._file, group, claims, self._clock)
+        return SqliteProducer(self._file, group, claims, self._clock, self._message_bytes_max)
 
     def progress(self, group: str) -> Mapping[str, Progress]:
         return _progress(self._file, group)
@@ -277,8 +285,15 @@ class SqliteBus:
 class SqliteProducer:
     """A `Producer` (contract) over the bus's file."""
 
-    def __init__(self, file: ClaimedFile, group: str, claims: Mapping[str, PartitionSql], clock: Callable[[], int]) -> None:
-        self._file = file
+    def __init__(
+        self,
+        file: ClaimedFile,
+        group: str,
+        claims: Mapping[str, PartitionSql],
+        clock: Callable[[], int],
+        message_bytes_max: int,
+    ) -> None:
+        self._file, self._message_bytes_max = file, message_bytes_max
         self._group = group
         self._claims = claims
         self._clock = clock
@@ -296,7 +311,7 @@ class SqliteProducer:
 
     def publish(self, epoch: int, commit: Commit) -> None:
         limits.check_epoch(epoch)
-        limits.check_commit(self._group, tuple(self._claims), commit)
+        limits.check_commit(self._group, tuple(self._claims), commit, self._message_bytes_max)
         with self._file.writing() as connection:
             newest = self._newest_epoch(connection)
             if newest != epoch:

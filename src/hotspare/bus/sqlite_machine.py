@@ -31,16 +31,17 @@ _HINT = "locks in files do not reach across machines: run all of them on one mac
 
 
 class ClaimedFile:
-    """A bus's file, for as long as this machine uses it. As `SqliteFile`; UsageError while another machine writes to it."""
+    """A bus's file, for as long as this machine uses it. As `SqliteFile`; UsageError while another machine writes to it. A file
+    that another machine claimed is watched for `watch_s`."""
 
-    def __init__(self, file: SqliteFile) -> None:
+    def __init__(self, file: SqliteFile, watch_s: float = WATCH_S) -> None:
         self._file = file
         self._boot = processes.boot_id()
         self.query = file.query
         self.reading = file.reading
         self.close = file.close
         try:
-            _claim(file, self._boot)
+            _claim(file, self._boot, watch_s)
         except BaseException:
             file.close()
             raise
@@ -57,7 +58,7 @@ class ClaimedFile:
             yield connection
 
 
-def _claim(file: SqliteFile, boot: str) -> None:
+def _claim(file: SqliteFile, boot: str, watch_s: float) -> None:
     machine = _machine_id()
     found = file.query(_FIND)
     if not found:
@@ -69,7 +70,7 @@ def _claim(file: SqliteFile, boot: str) -> None:
     other_boot, other_machine = found[0]
     if other_boot == boot:
         return
-    if not (machine == other_machine and _was_started_since(file)) and _is_written(file):
+    if not (machine == other_machine and _was_started_since(file)) and _is_written(file, watch_s):
         raise UsageError(
             f"bus {file.path.name} is in use on another machine",
             detail=f"it is written to now under boot {other_boot}, this machine's is {boot}",
@@ -85,11 +86,11 @@ def _was_started_since(file: SqliteFile) -> bool:
     return newest_us is None or int(newest_us) + _CLOCK_SLACK_US < int(psutil.boot_time() * 1_000_000)
 
 
-def _is_written(file: SqliteFile) -> bool:
+def _is_written(file: SqliteFile, watch_s: float) -> bool:
     before = file.query(_WRITTEN)
-    deadline = time.monotonic() + WATCH_S
+    deadline = time.monotonic() + watch_s
     while time.monotonic() < deadline:
-        time.sleep(WATCH_S / 30)
+        time.sleep(watch_s / 30)
         if file.query(_WRITTEN) != before:
             return True
     return False

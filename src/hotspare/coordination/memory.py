@@ -60,8 +60,14 @@ class _Group:
 class MemoryCoordination:
     """The shared part. `clock` gives milliseconds."""
 
-    def __init__(self, clock: Callable[[], int] = clock_ms, faults: CoordinationFaults | None = None) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], int] = clock_ms,
+        faults: CoordinationFaults | None = None,
+        members_max: int = rules.MEMBERS_MAX,
+    ) -> None:
         self.clock = clock
+        self.members_max = members_max
         self.faults: CoordinationFaults = faults or NoCoordinationFaults()
         self.lock = threading.Lock()
         self.groups: dict[str, _Group] = {}
@@ -129,8 +135,8 @@ class MemoryCoordinationClient:
                 seen_ms = {each.engine: each.seen_ms for each in entry.members.values()}
                 for engine in rules.forgotten_members(seen_ms, entry.role.holder, self._shared.clock()):
                     del entry.members[engine], entry.sessions[engine]
-                if len(entry.members) >= rules.MEMBERS_MAX:
-                    raise rules.too_many_members(group)
+                if len(entry.members) >= self._shared.members_max:
+                    raise rules.too_many_members(group, self._shared.members_max)
             entry.members[member.engine] = replace(member, seen_ms=self._shared.clock())
             entry.sessions[member.engine] = self._name
 

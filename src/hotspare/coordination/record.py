@@ -120,7 +120,7 @@ def check_fact(name: str, value: bytes) -> None:
         raise UsageError(f"fact {name[:40]!r} of {len(value)} bytes cannot be kept", hint=f"{FACT_BYTES_MAX} bytes are allowed")
 
 
-def too_many_members(group: str) -> UsageError:
+def too_many_members(group: str, members_max: int) -> UsageError:
     return UsageError(
-        f"group {group} already has {MEMBERS_MAX} members", hint="engines that ended without leaving may be among them"
+        f"group {group} already has {members_max} members", hint="engines that ended without leaving may be among them"
     )

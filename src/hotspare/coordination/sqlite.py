@@ -77,12 +77,15 @@ def clock_ms() -> int:
 class SqliteCoordination:
     """A `Coordination` (contract). Its only error besides UsageError is CoordinationSuspended: a file has no session to lose.
 
-    `boot` names this run of the machine; tests give another one to play a restart.
+    `boot` names this run of the machine; tests give another one to play a restart. A group has at most `members_max` members.
     """
 
-    def __init__(self, path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS, boot: str = "") -> None:
+    def __init__(
+        self, path: Path, busy_timeout_ms: int = BUSY_TIMEOUT_MS, boot: str = "", members_max: int = rules.MEMBERS_MAX
+    ) -> None:
         self._file = SqliteFile(path, _KIND, _ERRORS, Sync.NORMAL, busy_timeout_ms)
         self._boot = boot or boot_id()
+        self._members_max = members_max
 
     def patiently(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -94,8 +97,8 @@ class SqliteCoordination:
         with self._file.writing() as connection:
             if connection.execute(_REFRESH_MEMBER, row).rowcount == 0:
                 self._forget_silent(connection, group)
-                if connection.execute(_COUNT_MEMBERS, (group,)).fetchone()[0] >= rules.MEMBERS_MAX:
-                    raise rules.too_many_members(group)
+                if connection.execute(_COUNT_MEMBERS, (group,)).fetchone()[0] >= self._members_max:
+                    raise rules.too_many_members(group, self._members_max)
                 connection.execute(_ADD_MEMBER, row)
 
     def _forget_silent(self, connection: sqlite3.Connection, group: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hotspare.demo.site import Site
 from hotspare.testing.hosts import Network
-from hotspare.testing.kafka_server import AS_TESTS, KafkaServers, Tuning
+from hotspare.testing.kafka_server import AS_TESTS, BrokerTuning, KafkaServers
 from hotspare.testing.spark_cluster import StandaloneCluster
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 
@@ -47,7 +47,7 @@ class _ZooKeeper:
 
 
 @contextmanager
-def kafka_and_zookeeper(folder: Path, brokers: int = BROKERS, tuning: Tuning = AS_TESTS) -> Iterator[Site]:
+def kafka_and_zookeeper(folder: Path, brokers: int = BROKERS, tuning: BrokerTuning = AS_TESTS) -> Iterator[Site]:
     """Start the servers with their data in `folder`, and end them."""
     with (
         KafkaServers.start(folder, brokers, tuning=tuning) as kafka,

@@ -28,12 +28,12 @@ def end_us_of(time_us: int, heartbeat_us: int, pulses_us: Sequence[int]) -> int:
     return -(-pulse_us // heartbeat_us) * heartbeat_us
 
 
-def too_many_heartbeats(count: int, time_us: int) -> UsageError | None:
-    """The error of input whose time goes on to `time_us` over so many heartbeats, where these are too many."""
-    if count <= TICKS_MAX:
+def too_many_heartbeats(count: int, time_us: int, ticks_max: int = TICKS_MAX) -> UsageError | None:
+    """The error of input whose time goes on to `time_us` over `count` heartbeats, if these are more than `ticks_max`."""
+    if count <= ticks_max:
         return None
     return UsageError(
-        f"time goes on to {time_us} us, more than {TICKS_MAX} heartbeats after it began",
+        f"time goes on to {time_us} us, more than {ticks_max} heartbeats after it began",
         hint="check the field that gives the time, or give the project a longer heartbeat-interval",
     )
 

@@ -7,7 +7,7 @@ where publishers set the times, any single one may be anything. A believed time 
 - A leap beyond that waits for what follows in the same partition. It is believed when a tick shows the partition's clock still on
   that side and `skew_max_us / CONFIRMED_BY` later; so a gap without messages keeps its length. A message that goes on where the
   clock was before, or lies more than `skew_max_us` before the leap, refutes it: then the message has the time believed before it.
-  Where nobody ticks, `UNTICKED_ROWS_MAX` rows that follow confirm a leap, too: old input, from before there was an engine.
+  Where nobody ticks, `unticked_rows_max` rows that follow confirm a leap, too: old input, from before there was an engine.
 - A time that has fallen does not stop time: it goes on at half the speed of the partition's clock until that has caught up.
 
 What is believed of a message depends on the state behind the one before it (`Belief`) and on what follows it in the partition, so
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hotspare.engine import tuning
 from hotspare.engine.rows.chunk import Bools, Int64s
 
 NO_TIME = -(2**63)
@@ -30,7 +31,6 @@ CONFIRMED_BY = 5
 UNTICKED_ROWS_MAX = 100_000
 _FAR = 2**61
 """No time beyond: what is added to one never overflows."""
-_WINDOW = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,12 @@ class Belief:
 
 
 class PartitionClock:
-    """Takes rows in order and settles them in order. `skew_max_us` None: the newest time of all is believed, at once."""
+    """Takes rows in order and settles them in order. `skew_max_us` None: the newest time of all is believed, at once. Engines of a
+    group have the same `unticked_rows_max`."""
 
-    def __init__(self, skew_max_us: int | None, belief: Belief) -> None:
+    def __init__(self, skew_max_us: int | None, belief: Belief, unticked_rows_max: int = UNTICKED_ROWS_MAX) -> None:
         self._skew_us = skew_max_us
+        self._unticked_rows_max, self._rows = unticked_rows_max, tuning.current().clock_rows
         self._time_us, self._clock_us = belief.time_us, belief.clock_us
         self._times = np.empty(0, np.int64)
         self._ticks = np.empty(0, np.bool_)
@@ -111,7 +113,7 @@ class PartitionClock:
 
     def _believe_run(self, at: int, judge: Callable[[Int64s], tuple[Int64s, Bools]], settled: list[tuple[Int64s, Int64s]]) -> int:
         """Settle rows from `at` on up to the first that ends the run. `judge` gives believed times, and which rows end it."""
-        size = _WINDOW
+        size = self._rows
         while True:
             times = self._times[at : at + size]
             believed, ends = judge(times)
@@ -142,12 +144,12 @@ class PartitionClock:
 
     def _verdict(self, at: int, leap_us: int, low_us: int, high_us: int) -> int | None:
         """The first row behind `at` that refutes its time or confirms it."""
-        begin, size = at + 1 + self._searched, _WINDOW
+        begin, size, unticked_max = at + 1 + self._searched, self._rows, self._unticked_rows_max
         while begin < len(self._times):
             times, ticks = self._times[begin : begin + size], self._ticks[begin : begin + size]
             tells = (times < low_us) | (ticks & (times >= high_us))
-            if begin + size > at + UNTICKED_ROWS_MAX and not self._ticks[at : at + UNTICKED_ROWS_MAX].any():
-                behind = np.arange(begin, begin + len(times)) >= at + UNTICKED_ROWS_MAX
+            if begin + size > at + unticked_max and not self._ticks[at : at + unticked_max].any():
+                behind = np.arange(begin, begin + len(times)) >= at + unticked_max
                 tells |= behind & (times != leap_us)
             if tells.any():
                 return begin + int(tells.argmax())
@@ -163,10 +165,10 @@ class PartitionClock:
         times, ticks = self._times[at:verdict], self._ticks[at:verdict]
         newest_tick = np.maximum.accumulate(np.where(ticks, times, -_FAR)[::-1])[::-1]
         may_be_confirmed = newest_tick >= times + skew_us // CONFIRMED_BY
-        if len(times) > UNTICKED_ROWS_MAX:
+        if len(times) > self._unticked_rows_max:
             where = np.append(np.flatnonzero(ticks), len(times))
             rows = np.arange(len(times))
-            may_be_confirmed |= where[np.searchsorted(where, rows)] - rows >= UNTICKED_ROWS_MAX
+            may_be_confirmed |= where[np.searchsorted(where, rows)] - rows >= self._unticked_rows_max
         return max(1, int(may_be_confirmed.argmax())) if may_be_confirmed.any() else len(times)
 
     def _believe(self, believed: Int64s, clocks: Int64s, settled: list[tuple[Int64s, Int64s]]) -> None:

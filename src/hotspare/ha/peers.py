@@ -59,14 +59,14 @@ def answers(member: Member) -> bool:
     expected = greeting(member.engine, member.process_space, member.process_id, member.process_start)
     try:
         with socket.create_connection((address.host, address.port), timeout=_CONNECT_TIMEOUT_S) as connection:
-            return _heard(connection) == expected
+            return _heard(connection, _CONNECT_TIMEOUT_S) == expected
     except OSError:
         return False
 
 
-def _heard(connection: socket.socket) -> bytes:
-    """The first line that the other side says, or what it said before it hung up. OSError where it takes too long."""
-    said, deadline_s = b"", time.monotonic() + _CONNECT_TIMEOUT_S
+def _heard(connection: socket.socket, timeout_s: float) -> bytes:
+    """The first line that the other side says, or what it said before it hung up. OSError after `timeout_s`."""
+    said, deadline_s = b"", time.monotonic() + timeout_s
     while not said.endswith(b"\n") and len(said) < _GREETING_BYTES_MAX:
         connection.settimeout(max(0.001, deadline_s - time.monotonic()))
         part = connection.recv(_GREETING_BYTES_MAX - len(said))
@@ -182,6 +182,8 @@ class PeerLink:
 
     def __init__(self, engine: str, space: str, changed: Callable[[], None], endings: Endings | None = None) -> None:
         self._engine = engine
+        self.connect_timeout_s = _CONNECT_TIMEOUT_S
+        """How long a leader has to take the connection, and then to greet."""
         self._endings = endings or Endings()
         self._space = space
         self._changed = changed
@@ -268,7 +270,7 @@ class PeerLink:
         address = parse_host_port(leader.address)
         if address is None:
             raise OSError(f"{leader.address[:80]!r} is no address")
-        connection = socket.create_connection((address.host, address.port), timeout=_CONNECT_TIMEOUT_S)
+        connection = socket.create_connection((address.host, address.port), timeout=self.connect_timeout_s)
         try:
             self._check_greeting(connection, leader)
             _keep_alive(connection)
@@ -282,7 +284,7 @@ class PeerLink:
         return connection
 
     def _check_greeting(self, connection: socket.socket, leader: Leader) -> None:
-        said = _heard(connection)
+        said = _heard(connection, self.connect_timeout_s)
         if not said:
             raise TimeoutError("the other side hung up without a word")
         if said != greeting(leader.holder, leader.process_space, leader.process_id, leader.process_start):

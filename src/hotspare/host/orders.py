@@ -18,7 +18,7 @@ from hotspare.errors import CoordinationError, UsageError
 
 WAITS = "waits_for_start"
 """The detail of a member record that says so."""
-_POLL_S = 1.0
+POLL_S = 1.0
 
 
 class EngineOrder(Enum):
@@ -47,7 +47,7 @@ def _is_taken(coordination: Coordination, group: str, member: Member, order: Eng
     return True
 
 
-def await_start(coordination: Coordination, group: str, member: Member, stop: threading.Event) -> None:
+def await_start(coordination: Coordination, group: str, member: Member, stop: threading.Event, poll_s: float = POLL_S) -> None:
     """Until somebody says so, or `stop` is set."""
     waits = replace(member, detail={**member.detail, WAITS: "yes"})
     while not stop.is_set():
@@ -55,7 +55,7 @@ def await_start(coordination: Coordination, group: str, member: Member, stop: th
             coordination.join(group, waits)
             if _is_taken(coordination, group, member, EngineOrder.START):
                 break
-        stop.wait(_POLL_S)
+        stop.wait(poll_s)
     with contextlib.suppress(CoordinationError):
         coordination.leave(group, member.engine)
 
@@ -63,7 +63,10 @@ def await_start(coordination: Coordination, group: str, member: Member, stop: th
 class StopWatch:
     """Looks whether this engine is told to stop, in a thread of its own: coordination may be slow."""
 
-    def __init__(self, coordination: Coordination, group: str, member: Member, ask_stop: Callable[[], None]) -> None:
+    def __init__(
+        self, coordination: Coordination, group: str, member: Member, ask_stop: Callable[[], None], poll_s: float = POLL_S
+    ) -> None:
+        self._poll_s = poll_s
         self._end = threading.Event()
         self._look = partial(_is_taken, coordination, group, member, EngineOrder.STOP)
         self._ask_stop = ask_stop
@@ -71,7 +74,7 @@ class StopWatch:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._end.wait(_POLL_S):
+        while not self._end.wait(self._poll_s):
             with contextlib.suppress(CoordinationError):
                 if self._look():
                     self._ask_stop()

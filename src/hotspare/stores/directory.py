@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hotspare.errors import SnapshotFormat, StoreError
-from hotspare.stores import later, limits
+from hotspare.stores import limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.directory_claims import Claim, lost
@@ -29,6 +29,7 @@ from hotspare.stores.directory_layout import (
     sync_folder,
     write_whole,
 )
+from hotspare.stores.settings import DEFAULT, StoreSettings
 
 _CLAIMED_AT_ONCE = 16
 _NOT_YET = Blob("", 0)
@@ -39,8 +40,8 @@ class DirectoryStore:
     """A `Store` (contract) under the folder `root`, which is created. Between calls nothing is held but pages of large snapshots
     that somebody goes on to read."""
 
-    def __init__(self, root: Path, access: Access = Access.CHANGE) -> None:
-        self._root, self._access = root.absolute(), access
+    def __init__(self, root: Path, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
+        self._root, self._access, self._settings = root.absolute(), access, settings
         if access is Access.CHANGE:
             with as_store_error("create", self._root):
                 self._root.mkdir(parents=True, exist_ok=True)
@@ -105,7 +106,7 @@ class DirectoryStore:
         with as_store_error("read", entry.path):
             try:
                 manifest = entry.read()
-                is_large = manifest.bytes_total > later.AT_ONCE_BYTES_MAX
+                is_large = manifest.bytes_total > self._settings.at_once_bytes_max
                 claim = folder.hold(manifest) if is_large else None
                 pages: Mapping[str, bytes] = _Pages(folder, entry, manifest, self._access, claim)
                 if not is_large:

@@ -1,7 +1,7 @@
 """Pages of a large snapshot that stay on a server, and are read when they are asked for: a restore is as quick as what it needs.
 
 Whoever reads them holds them, by a word on the server that names the reader, so that they stay when their snapshot is discarded
-meanwhile. The word is renewed as long as somebody has the pages; a reader that was not heard of for `READER_GONE_S` is taken for
+meanwhile. The word is renewed as long as somebody has the pages; a reader that was not heard of for `reader_gone_s` is taken for
 dead. If it does live, say because it stood still, what it asks for may be gone, and it is told so. A server that is away for a
 moment is asked again: whoever reads late cannot go on without.
 """
@@ -16,17 +16,10 @@ from itertools import islice
 from typing import Protocol
 
 from hotspare.errors import HotspareError, SnapshotDamaged, StoreError
-from hotspare.retry import Retry
 from hotspare.stores.content import Blob
+from hotspare.stores.settings import DEFAULT, StoreSettings
 
-AT_ONCE_BYTES_MAX = 16 << 20
-"""A snapshot of more is read page by page: it may be larger than memory."""
-READER_GONE_S = 600.0
-RENEW_S = 60.0
-_AHEAD_BYTES = 8 << 20
-"""So much is read in one call, of pages that are asked for soon, and kept until they are."""
 _AHEAD_PAGES = 16
-AWAY = Retry(lasting_s=30.0, pause_s=0.1, pause_max_s=2.0)
 
 
 class Hold(Protocol):
@@ -40,15 +33,21 @@ class PagesLater(Mapping[str, bytes]):
     """`blobs` by the names of pages; `read` gives the contents of some of them by their hashes, all or an error, from any thread.
     `hold` is let go when nobody has the mapping any more. What comes of asking for a page is a StoreError, whatever failed."""
 
-    def __init__(self, blobs: Mapping[str, Blob], read: Callable[[Sequence[Blob]], Mapping[str, bytes]], hold: Hold) -> None:
-        self._blobs, self._read = dict(blobs), read
+    def __init__(
+        self,
+        blobs: Mapping[str, Blob],
+        read: Callable[[Sequence[Blob]], Mapping[str, bytes]],
+        hold: Hold,
+        settings: StoreSettings = DEFAULT,
+    ) -> None:
+        self._blobs, self._read, self._settings = dict(blobs), read, settings
         self._lock = threading.Lock()
         self._places = {page: place for place, page in enumerate(self._blobs)}
         self._last = -1
         self._expected: dict[str, Blob] = {}
         self._ahead: dict[str, bytes] = {}
         ended = threading.Event()
-        threading.Thread(target=_holding, args=(hold, ended, RENEW_S), name="hotspare-hold", daemon=True).start()
+        threading.Thread(target=_holding, args=(hold, ended, settings.renew_s), name="hotspare-hold", daemon=True).start()
         weakref.finalize(self, ended.set)
 
     def known(self, page: str) -> Blob:
@@ -70,7 +69,7 @@ class PagesLater(Mapping[str, bytes]):
                 return content
             wanted = self._with_next(blob)
         try:
-            found = AWAY.call(lambda: self._read(wanted), _may_pass)
+            found = self._settings.away.call(lambda: self._read(wanted), _may_pass)
         except HotspareError:
             raise
         except Exception as error:  # or an event that asks for the page would be taken for what fails
@@ -87,7 +86,7 @@ class PagesLater(Mapping[str, bytes]):
 
     def _with_next(self, blob: Blob) -> list[Blob]:
         """It, and of those that are expected what fits into one call."""
-        wanted, room = [blob], _AHEAD_BYTES - blob.size
+        wanted, room = [blob], self._settings.ahead_bytes - blob.size
         for each in self._expected.values():
             room -= each.size
             if room < 0 or len(wanted) == _AHEAD_PAGES:

@@ -11,6 +11,7 @@ from hotspare.stores.contract import Access, Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.encryption import KEY_ENV, KEY_FILE, Cipher, EncryptedStore, without_key
 from hotspare.stores.memory import MemoryStore
+from hotspare.stores.settings import DEFAULT, StoreSettings
 
 FOLDER_SUFFIX = "-snapshots"
 _DATABASES = ("postgresql", "mariadb", "mysql", "sqlite", "oracle", "mssql")
@@ -19,7 +20,7 @@ _HINT = "use file:///folder, s3://bucket/prefix, redis://host:6379/0 or postgres
 _SHARED: dict[str, MemoryStore] = {}
 
 
-def open_store(url: str, access: Access = Access.CHANGE) -> Store:
+def open_store(url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> Store:
     """UsageError for a URL that names none. A folder is created, but not to look; `%20` and the like in its name are resolved. With
     `key_file=` or `key_env=` everything in it is encrypted (`encryption.py`)."""
     try:
@@ -27,7 +28,8 @@ def open_store(url: str, access: Access = Access.CHANGE) -> Store:
     except ValueError:
         raise UsageError("the URL of a snapshot store cannot be read", hint=_HINT) from None
     url, key = without_key(url)
-    return EncryptedStore(_opened(url, access), Cipher(key)) if key else _opened(url, access)
+    store = _opened(url, access, settings)
+    return EncryptedStore(store, Cipher(key)) if key else store
 
 
 def open_existing_store(url: str, access: Access = Access.LOOK) -> Store:
@@ -57,22 +59,22 @@ def _place(url: str) -> Path | None:
     return file if separator and scheme == "sqlite" and file.is_absolute() else None
 
 
-def _opened(url: str, access: Access) -> Store:
+def _opened(url: str, access: Access, settings: StoreSettings) -> Store:
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "memory" and rest:
         return _SHARED.setdefault(rest, MemoryStore())
     if separator and scheme == "file":
-        return DirectoryStore(_folder(rest), access)
+        return DirectoryStore(_folder(rest), access, settings)
     if separator and scheme in _DATABASES:
-        return _sql_store(url, access)
+        return _sql_store(url, access, settings)
     if separator and scheme in ("redis", "rediss"):
-        return _redis_store(url, access)
+        return _redis_store(url, access, settings)
     if separator and scheme in _OBJECTS:
-        return _object_store(url, access)
+        return _object_store(url, access, settings)
     if separator and scheme == "kafka":
         from hotspare.stores.changelog.store import ChangelogStore
 
-        return ChangelogStore(url, access)
+        return ChangelogStore(url, access, settings)
     raise UsageError(f"{scheme[:20]!r} is no kind of snapshot store", hint=_HINT)
 
 
@@ -89,28 +91,28 @@ def _folder(rest: str) -> Path:
     return Path(unquote(slash + path))
 
 
-def _sql_store(url: str, access: Access) -> Store:
+def _sql_store(url: str, access: Access, settings: StoreSettings) -> Store:
     try:
         from hotspare.stores.sql.store import SqlStore
     except ModuleNotFoundError as error:
         raise UsageError("snapshots in a database need SQLAlchemy", detail=str(error), hint="pip install 'hotspare[sql]'") from None
-    return SqlStore(url, access)
+    return SqlStore(url, access, settings)
 
 
-def _redis_store(url: str, access: Access) -> Store:
+def _redis_store(url: str, access: Access, settings: StoreSettings) -> Store:
     try:
         from hotspare.stores.redis.store import RedisStore
     except ModuleNotFoundError as error:
         raise UsageError("snapshots in Redis need its client", detail=str(error), hint="pip install 'hotspare[redis]'") from None
-    return RedisStore(url, access)
+    return RedisStore(url, access, settings)
 
 
-def _object_store(url: str, access: Access) -> Store:
+def _object_store(url: str, access: Access, settings: StoreSettings) -> Store:
     try:
         from hotspare.stores.objects.store import ObjectStore
     except ModuleNotFoundError as error:
         raise UsageError("snapshots in object storage need fsspec", detail=str(error), hint="pip install 'hotspare[s3]'") from None
-    return ObjectStore(url, access)
+    return ObjectStore(url, access, settings)
 
 
 def default_store_url(bus_url: str) -> str:

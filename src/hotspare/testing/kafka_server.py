@@ -36,14 +36,14 @@ class Compilers(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class BrokerTuning:
     """What differs between brokers. `settings`, of `server.properties`, win over those that all have."""
 
     settings: Mapping[str, str | int] = field(default_factory=dict)
     compilers: Compilers = Compilers.FIRST
 
 
-AS_TESTS = Tuning()
+AS_TESTS = BrokerTuning()
 
 START_TIMEOUT_S = 120.0
 _START_ATTEMPTS = 3
@@ -93,7 +93,7 @@ class KafkaServers:
         brokers: int = 1,
         secured: Secured | None = None,
         places: Sequence[Machine] = (),
-        tuning: Tuning = AS_TESTS,
+        tuning: BrokerTuning = AS_TESTS,
     ) -> KafkaServers:
         """Start fresh brokers that keep their data in `folder`, and return when all of them answer. ClusterError otherwise.
 
@@ -209,7 +209,7 @@ def _listens(broker: KafkaBroker) -> bool:
         return probe.connect_ex((broker.place.address, broker.port)) == 0
 
 
-def _layout(folder: Path, places: Sequence[Machine], secured: Secured | None, tuning: Tuning) -> tuple[KafkaBroker, ...]:
+def _layout(folder: Path, places: Sequence[Machine], secured: Secured | None, tuning: BrokerTuning) -> tuple[KafkaBroker, ...]:
     """Settings and formatted data folders of a new cluster."""
     if folder.exists():
         raise ClusterError(f"{folder} exists already", hint="give a folder of its own to each cluster")

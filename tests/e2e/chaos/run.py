@@ -28,7 +28,7 @@ from hotspare.demo.scenario import Demo, DemoOptions, DemoReport, EndOfInput
 from hotspare.demo.site import Site, embedded
 from hotspare.testing.applications import Strike
 from hotspare.testing.hosts import why_not
-from hotspare.testing.kafka_server import Compilers, Tuning
+from hotspare.testing.kafka_server import BrokerTuning, Compilers
 from tests.e2e.chaos.application_scenarios import APPLICATION_SCENARIOS, ApplicationScenario
 from tests.e2e.chaos.host_scenarios import HOST_SCENARIOS
 from tests.e2e.chaos.scenarios import SCENARIOS, Needs, Scenario
@@ -136,7 +136,7 @@ def batches(scenarios: Sequence[AnyScenario], together: Together) -> list[list[A
     return list(found.values())
 
 
-def _site(kind: str, scenarios: Sequence[AnyScenario], folder: Path, tuning: Tuning) -> AbstractContextManager[Site]:
+def _site(kind: str, scenarios: Sequence[AnyScenario], folder: Path, tuning: BrokerTuning) -> AbstractContextManager[Site]:
     if kind == "embedded":
         return nullcontext(embedded(folder))
     from hotspare.demo.servers import kafka_and_zookeeper, on_hosts, spark_on_hosts
@@ -192,7 +192,7 @@ def _is_good(options: argparse.Namespace, scenarios: Sequence[AnyScenario], seed
     """Play scenarios on one group, and tell how it went; what a bad one leaves behind is kept."""
     folder = Path(tempfile.mkdtemp(prefix="hotspare-chaos-"))
     on_shards = [scenario for scenario in scenarios if isinstance(scenario, ApplicationScenario)]
-    with _site(options.site, scenarios, folder, Tuning(compilers=Compilers(options.compilers))) as site:
+    with _site(options.site, scenarios, folder, BrokerTuning(compilers=Compilers(options.compilers))) as site:
         if on_shards:
             report, left = play_applications(
                 on_shards, site, folder / "run", own_seed, _say, options.kills, options.rate, options.shards

@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from hotspare.bus.contract import SOURCE_HEADER, Commit, HeaderGuard, Outgoing, Partition
-from hotspare.bus.kafka import producer as kafka_producer
-from hotspare.bus.kafka.bus import KafkaBus, open_kafka_bus
+from hotspare.bus.kafka.bus import KafkaBus
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.producer import KafkaProducer
 from hotspare.bus.kafka.progress import progress_topic
@@ -27,11 +28,12 @@ OUT = Partition("o")
 
 
 @pytest.fixture
-def door(kafka: KafkaServers) -> Iterator[Callable[[], KafkaBus]]:
+def door(kafka: KafkaServers) -> Iterator[Callable[..., KafkaBus]]:
+    """Opens a bus with fields of `KafkaSettings`."""
     opened: list[KafkaBus] = []
 
-    def one() -> KafkaBus:
-        opened.append(open_kafka_bus(f"{kafka.url}?timeout_ms=20000"))
+    def one(**settings: Any) -> KafkaBus:
+        opened.append(KafkaBus(replace(parse_kafka_url(f"{kafka.url}?timeout_ms=20000"), **settings)))
         opened[-1].create_topic(OUT.topic)
         return opened[-1]
 
@@ -116,12 +118,9 @@ def test_an_old_epoch_that_takes_the_right_at_the_broker_gives_it_back(
     wait_until(lambda: values(bus, OUT.topic) == ["a", "b"], "the commits can be read")
 
 
-def test_a_spare_that_reads_along_fences_without_looking_first_and_looks_behind_it(
-    door: Callable[[], KafkaBus], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_spare_that_reads_along_fences_without_looking_first_and_looks_behind_it(door: Callable[..., KafkaBus]) -> None:
     """What it read before 6 published is recent. The fence trusts that; what is read behind the fence tells of 6."""
-    monkeypatch.setattr(kafka_producer, "_RECENT_S", 600.0)
-    spare, bus = door(), door()
+    spare, bus = door(recent_s=600.0), door()
     newest, sleeper = bus.producer("g", [OUT.topic]), spare.producer("g", [OUT.topic])
     spare.progress("g")
     newest.fence(6)

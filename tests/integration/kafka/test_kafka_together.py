@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from hotspare.bus.contract import Commit, Outgoing, Partition, Readers
 from hotspare.bus.kafka import shared_consumer
 from hotspare.bus.kafka.bus import KafkaBus, open_kafka_bus
+from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.read import FetchWait, KafkaReader
 from hotspare.bus.kafka.shared_consumer import Follower, SharedConsumer
 from hotspare.errors import PositionLost
@@ -26,6 +28,15 @@ TIMEOUT_S = 60.0
 @pytest.fixture
 def bus(kafka: KafkaServers, made: list[int]) -> Iterator[KafkaBus]:
     opened = open_kafka_bus(f"{kafka.url}?timeout_ms=20000", Readers.MANY)
+    made.clear()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def short_bus(kafka: KafkaServers, made: list[int]) -> Iterator[KafkaBus]:
+    """A partition with a backlog keeps its own consumer for a second."""
+    opened = KafkaBus(replace(parse_kafka_url(f"{kafka.url}?timeout_ms=20000"), alone_s=1.0), Readers.MANY)
     made.clear()
     yield opened
     opened.close()
@@ -106,10 +117,10 @@ def test_what_was_aborted_is_passed_over(bus: KafkaBus, writing: KafkaBus, topic
 
 
 def test_a_partition_with_much_to_read_is_read_alone_and_then_with_the_others(
-    bus: KafkaBus, writing: KafkaBus, topic: Callable[[int], Partition], made: list[int], monkeypatch: pytest.MonkeyPatch
+    short_bus: KafkaBus, writing: KafkaBus, topic: Callable[[int], Partition], made: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it is silent for longer than it is to be read alone: its consumer says once that it has come to the end."""
-    monkeypatch.setattr(shared_consumer, "ALONE_S", 1.0)
+    bus = short_bus
     count = 3 * shared_consumer.BACKLOG_MESSAGES_MAX
     joined: list[tuple[str, int]] = []
     join = SharedConsumer.join

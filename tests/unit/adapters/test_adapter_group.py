@@ -5,11 +5,10 @@ from __future__ import annotations
 import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hotspare.adapters.failover import adapter_group
-from hotspare.adapters.failover import turn as turn_module
 from hotspare.adapters.failover.adapter_group import GROUP_PREFIX, AdapterGroup, AdapterRole, AdapterSettings
 from hotspare.adapters.failover.subscriber_position import (
     PartitionPlace,
@@ -18,9 +17,8 @@ from hotspare.adapters.failover.subscriber_position import (
     position_path,
     save_position,
 )
-from hotspare.adapters.failover.turn import Turn
-from hotspare.adapters.files import output_file
-from hotspare.adapters.files.output_file import OutputFile, Rotation, TurnOver, part_path
+from hotspare.adapters.failover.turn import LOCKED_S, Turn
+from hotspare.adapters.files.output_file import LOCK_WAIT_S, OutputFile, Rotation, TurnOver, part_path
 from hotspare.adapters.files.output_rows import FileStyle, HeaderLine, OutputRows
 from hotspare.adapters.files.subscriber import SubscribeOptions, Until, subscribe_file
 from hotspare.bus.contract import Outgoing, Partition
@@ -44,12 +42,12 @@ def member(name: str) -> Member:
 class Instance:
     """One instance in a thread; its work lasts until the turn is over, or until it is told to end."""
 
-    def __init__(self, coordination: MemoryCoordination, name: str, lease_ms: int = 3_000) -> None:
+    def __init__(self, coordination: MemoryCoordination, name: str, lease_ms: int = 3_000, **given: Any) -> None:
         self.client = coordination.client(name)
         self.stop, self.end = threading.Event(), threading.Event()
         self.epochs: list[int] = []
         self.roles: list[AdapterRole] = []
-        settings = AdapterSettings("g", lease_ms)
+        settings = AdapterSettings("g", lease_ms, **given)
         self.group = AdapterGroup(self.client, settings, member(name), changed=lambda role, epoch: self.roles.append(role))
         self.thread = threading.Thread(target=self.group.run, args=(self._work, self.stop))
 
@@ -93,11 +91,10 @@ def test_a_lost_lease_ends_the_turn() -> None:
         wait(lambda: a.epochs == [1, 3], "another turn, once the other lease is over")
 
 
-def test_a_turn_that_somebody_else_took_is_over_at_the_next_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_that_somebody_else_took_is_over_at_the_next_renewal() -> None:
     """Long before the own clock would end it."""
-    monkeypatch.setattr(adapter_group, "_RENEWALS_PER_LEASE", 10_000)
     coordination = MemoryCoordination()
-    with Instance(coordination, "a", lease_ms=600_000) as a:
+    with Instance(coordination, "a", lease_ms=600_000, renewals_per_lease=10_000) as a:
         wait(lambda: a.epochs == [1], "the first turn")
         other = coordination.client("x")
         assert other.campaign(GROUP_PREFIX + "g", 1, member("x"), 600_000) == 2
@@ -128,11 +125,10 @@ class _Hanging(Instance):
         self.let_go.wait()
 
 
-def test_an_instance_whose_work_hangs_loses_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_whose_work_hangs_loses_its_turn() -> None:
     """The lease is kept by work that goes on, not by the thread that renews it."""
-    monkeypatch.setattr(adapter_group, "UNSEEN_S_MAX", 0.3, raising=False)
     coordination = MemoryCoordination()
-    with _Hanging(coordination, "a", lease_ms=200) as hung:
+    with _Hanging(coordination, "a", lease_ms=200, unseen_s_max=0.3) as hung:
         wait(lambda: hung.epochs == [1], "the first turn")
         with Instance(coordination, "b") as other:
             try:
@@ -169,12 +165,12 @@ def test_a_locks_holder_is_looked_for_when_it_is_in_the_way_for_long() -> None:
         turn.hindered(lambda: asked.append(clock.now_s))
 
     hinder()
-    clock.now_s = turn_module.LOCKED_S - 0.1
+    clock.now_s = LOCKED_S - 0.1
     hinder()
     turn.unhindered()
     hinder()
     assert not asked
-    clock.now_s += 2 * turn_module.LOCKED_S
+    clock.now_s += 2 * LOCKED_S
     hinder()
     assert asked == [clock.now_s]
 
@@ -187,8 +183,10 @@ def new_bus(rows: int) -> MemoryBusClient:
     return bus
 
 
-def subscribe(bus: MemoryBusClient, path: Path, turn: threading.Event, rotation: Rotation | None = None) -> None:
-    options = SubscribeOptions(until=Until.END, rotation=rotation or Rotation())
+def subscribe(
+    bus: MemoryBusClient, path: Path, turn: threading.Event, rotation: Rotation | None = None, lock_wait_s: float = LOCK_WAIT_S
+) -> None:
+    options = SubscribeOptions(until=Until.END, rotation=rotation or Rotation(), lock_wait_s=lock_wait_s)
     subscribe_file(bus, TOPIC, path, OutputRows(FileStyle(HeaderLine.NAMES)), options, turn)
 
 
@@ -257,14 +255,12 @@ def test_who_is_stopped_with_the_files_lock_is_ended_and_the_file_taken_over(tmp
     assert path.read_text().endswith(lines(range(1, 4)))
 
 
-def test_who_works_with_the_files_lock_is_waited_for_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_module, "LOCKED_S", 0.0)
-    monkeypatch.setattr(output_file, "LOCK_WAIT_S", 0.2)
+def test_who_works_with_the_files_lock_is_waited_for_and_named(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     with locking(path, FLOCK) as busy:
-        for turn in (Turn(1), Turn()):
+        for turn in (Turn(1, locked_s=0.0), Turn(locked_s=0.0)):
             with pytest.raises(FileInUse, match=f"process {busy.pid} "):
-                subscribe(new_bus(3), path, turn)
+                subscribe(new_bus(3), path, turn, lock_wait_s=0.2)
         assert busy.poll() is None
 
 

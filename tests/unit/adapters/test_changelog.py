@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.adapters import received as changelog
 from hotspare.adapters.received import RetentionDeletes, RowChoice, SequenceBreak, UpdateBlocks, WindowContent, sequence_breaks
 from hotspare.errors import StateError
 from hotspare.model.events import Opcode
@@ -94,18 +93,16 @@ def test_i16_folding_gives_the_content(steps: list[tuple[int, float | None, bool
     assert all(row["hs:opcode"] == I for row in found)
 
 
-def test_i16_memory_follows_the_content_not_the_changelog(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changelog, "_COMPACT_ROWS", 10)
-    content = WindowContent()
+def test_i16_memory_follows_the_content_not_the_changelog() -> None:
+    content = WindowContent(compact_rows=10)
     for number in range(1000):
         content.add(block([(I, N, number, 1.0), (I, N, -number - 1, 1.0), (D, N, number, 1.0)], 1))
         assert content._rows_kept <= 2 * len(content) + 10
     assert next(content.inserts()).column("id").to_pylist()[:2] == [-1, -2]
 
 
-def test_i16_memory_follows_the_content_also_where_rows_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changelog, "_COMPACT_BYTES", 1_000, raising=False)
-    content = WindowContent()
+def test_i16_memory_follows_the_content_also_where_rows_are_large() -> None:
+    content = WindowContent(compact_bytes=1_000)
     for number in range(1000):
         content.add(block([(I, N, number, 1.0), (I, N, -number - 1, 1.0), (D, N, number, 1.0)], 1))
     assert content._rows_kept <= 2 * len(content) + 100

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.adapters import connectors
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
 from hotspare.adapters.esp.connector_options import connector_file, home_properties, publish_options, subscribe_options
 from hotspare.adapters.esp.socket_options import connector_address
@@ -132,13 +131,13 @@ class _Hanging(MemoryBusClient):
         return super().end_offset(partition)
 
 
-def test_a_connector_that_hangs_holds_up_no_change_of_role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connector_that_hangs_holds_up_no_change_of_role(tmp_path: Path) -> None:
     """The engine's main beat calls `follow`: what it waits for costs the lease."""
-    monkeypatch.setattr(connectors, "_STOP_TIMEOUT_S", 600.0)
     (tmp_path / "in.csv").write_bytes(b"i,n,1,1\n")
     bus = new_bus()
     bus.__class__ = _Hanging
-    engine = ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log())
+    resolved = load_text(PROJECT, "project.yaml").resolved
+    engine = ConnectorSet(resolved, bus, "p", tmp_path, Log(), stop_timeout_s=600.0)
 
     def beats() -> None:
         for role in (Role.ACTIVE, Role.STANDBY, Role.ACTIVE, Role.STANDBY, Role.ACTIVE):

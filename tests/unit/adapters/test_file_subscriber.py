@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hotspare.adapters.failover.subscriber_position import PartitionPlace, load_position, position_path
-from hotspare.adapters.files import subscriber as file_subscriber
 from hotspare.adapters.files.output_rows import BadRowFormat, FileStyle, HeaderLine, OutputRows
 from hotspare.adapters.files.subscriber import (
     Opening,
@@ -90,23 +89,19 @@ def test_law_crash_any_kills_lose_and_double_no_row(tmp_path: Path, data: st.Dat
         choice=RowChoice(data.draw(st.sampled_from(list(UpdateBlocks))), data.draw(st.sampled_from(list(RetentionDeletes)))),
         opening=data.draw(st.sampled_from(list(Opening))),
         until=Until.END,
+        note_bytes=note_bytes,
     )
     style = FileStyle(data.draw(st.sampled_from(list(HeaderLine))))
     folder = Path(tempfile.mkdtemp(dir=tmp_path))
     whole, killed = folder / "whole.csv", folder / "killed.csv"
     bus = new_bus(blocks)
     subscribe(bus, whole, options, style)
-    before = file_subscriber._NOTE_BYTES
-    file_subscriber._NOTE_BYTES = note_bytes
-    try:
-        for count in reads:
-            try:
-                subscribe(DyingBus(bus, count), killed, options, style)  # type: ignore[arg-type]
-            except Killed:
-                with killed.open("ab") as file:
-                    file.write((b"I,N, 7,half a row\n" * 20)[: data.draw(st.integers(0, 300))])
-    finally:
-        file_subscriber._NOTE_BYTES = before
+    for count in reads:
+        try:
+            subscribe(DyingBus(bus, count), killed, options, style)  # type: ignore[arg-type]
+        except Killed:
+            with killed.open("ab") as file:
+                file.write((b"I,N, 7,half a row\n" * 20)[: data.draw(st.integers(0, 300))])
     subscribe(bus, killed, options, style)
     assert killed.read_bytes() == whole.read_bytes()
 

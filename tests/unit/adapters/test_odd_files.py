@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
-from hotspare.adapters.failover import patience
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, publish_file
 from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX
@@ -197,10 +196,7 @@ def test_a_connector_on_a_full_disk_waits_for_room(bus: Bus, small_disk: Path) -
     engine.stop()
 
 
-def test_a_publisher_tells_why_it_waits_for_a_full_bus_and_goes_on(
-    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(patience, "SILENT_S", 0.1)
+def test_a_publisher_tells_why_it_waits_for_a_full_bus_and_goes_on(small_disk: Path, tmp_path: Path) -> None:
     bus = SqliteBus(small_disk / "bus.db")
     bus.create_topic(IN.topic)
     path, expected = tmp_path / "in.csv", [b"i,n,%d,%s" % (number, b"y" * 50) for number in range(2000)]
@@ -211,7 +207,7 @@ def test_a_publisher_tells_why_it_waits_for_a_full_bus_and_goes_on(
         told.append(error)
         filler.unlink(missing_ok=True)
 
-    done = publish_file(bus, IN, path, PublishOptions(), threading.Event(), troubled=troubled)
+    done = publish_file(bus, IN, path, PublishOptions(silent_s=0.1), threading.Event(), troubled=troubled)
     assert done.events == 2000
     assert "full" in str(told[0])
     assert rows(bus) == expected

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.publisher import PublishOptions
 from hotspare.adapters.recording import RecordingProgress, ReplayFile, record
-from hotspare.engine import heartbeats
 from hotspare.errors import UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
@@ -127,8 +126,10 @@ def test_progress_ends_at_the_whole(tmp_path: Path) -> None:
     assert (progress.events, progress.bytes_read, progress.bytes_total) == (20, 180, 180)
 
 
-def test_too_many_heartbeats_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeats, "TICKS_MAX", 5)
-    assert len(messages([timed(tmp_path / "a.csv", [0, 50])])) == 2 + 5 + 1
+def test_too_many_heartbeats_are_refused(tmp_path: Path) -> None:
+    def rows(until: int) -> int:
+        return sum(len(each) for each in record([timed(tmp_path / "a.csv", [0, until])], 1, HEARTBEAT_US, ticks_max=5))
+
+    assert rows(50) == 2 + 5 + 1
     with pytest.raises(UsageError, match="more than 5 heartbeats"):
-        messages([timed(tmp_path / "a.csv", [0, 60])])
+        rows(60)

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.adapters.files import row_cutter as rows
 from hotspare.adapters.files.file_rows import Row
-from hotspare.adapters.files.row_cutter import LineTooLong, RowCutter
-from hotspare.engine.codec.csv import grammar as csv_grammar
+from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong, RowCutter
+from hotspare.engine.codec.csv.grammar import ROW_BYTES_MAX
 
 texts = st.lists(st.sampled_from([b"a", b",", b'"', b"\n", b"\\", b" ", b"\r\n", b'x,"', b'"y']), max_size=30).map(b"".join)
 
@@ -75,15 +74,15 @@ def test_an_open_quote_waits_for_more() -> None:
     assert cutter.feed(b'lines"\nnext') == [Row(b'i,n,"two\nlines"', 16, 1)]
 
 
-def test_an_open_quote_takes_no_more_than_its_line_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_grammar, "ROW_BYTES_MAX", 20)
-    cutter = RowCutter(0)
-    assert [row.text for row in cutter.feed(b'"open\n' + b"row\n" * 10)] == [b'"open'] + [b"row"] * 10
+def test_an_open_quote_takes_no_more_than_its_line_beyond_the_limit() -> None:
+    cutter, row = RowCutter(0), b"row".ljust(ROW_BYTES_MAX // 10)
+    assert cutter.feed(b'"open\n' + 9 * (row + b"\n")) == []
+    assert [each.text for each in cutter.feed(2 * (row + b"\n"))] == [b'"open'] + 11 * [row]
 
 
-def test_a_line_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "LINE_BYTES_MAX", 10)
+def test_a_line_without_an_end_is_refused() -> None:
     cutter = RowCutter(100)
+    assert cutter.feed(b"x" * LINE_BYTES_MAX) == []
     with pytest.raises(LineTooLong) as caught:
-        cutter.feed(b"x" * 11)
+        cutter.feed(b"x")
     assert caught.value.offset == 100

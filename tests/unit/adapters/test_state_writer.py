@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
 from hotspare.adapters.files.subscriber import Until
-from hotspare.adapters.state import writer
 from hotspare.adapters.state.layout import NEVER_DIES, note_key
 from hotspare.adapters.state.records import RecordForm
-from hotspare.adapters.state.writer import StateWriter
+from hotspare.adapters.state.writer import RECORDS_MAX, StateWriter
 from hotspare.adapters.topics.subscriber import SendOptions, send_topic
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
@@ -41,8 +40,8 @@ _FIELDS = (("id", "id"), ("value", "amount"))
 class Site:
     """An output stream, and a prefix of its own in the database."""
 
-    def __init__(self, url: str, **kept: Any) -> None:
-        self.now_us = 1_000_000
+    def __init__(self, url: str, records_max: int = RECORDS_MAX, **kept: Any) -> None:
+        self.now_us, self.records_max = 1_000_000, records_max
         self.bus = MemoryBus(lambda: self.now_us)
         self.client().create_topic(TOPIC)
         self.kept = RecordKeeping(**{"server": url, "prefix": f"t{uuid4().hex}", "key": ("id",), "fields": _FIELDS} | kept)
@@ -60,7 +59,7 @@ class Site:
 
     def write(self, epoch: int = 1, act: Callable[[], None] = lambda: None) -> None:
         """All that is there, as an engine that dies where `act` says so."""
-        door = StateWriter(self.kept, TOPIC, epoch)
+        door = StateWriter(self.kept, TOPIC, epoch, self.records_max)
         door._write = _struck(door._write, act, self.written)
         form = RecordForm(self.kept, SCHEMA)
         options = SendOptions(TOPIC, form, until=Until.END)
@@ -189,13 +188,7 @@ def test_a_record_dies_so_long_after_the_time_of_its_event(url: str) -> None:
 def test_records_are_right_though_engines_die_anywhere(redis: RedisServer, steps: list[tuple[list[tuple[int, int]], int]]) -> None:
     """SPEC G13, E9: each step puts out some changes, then lets an engine of the next epoch write that dies before its action of
     that number, also between the parts of what it writes. Nothing is lost, and nothing written twice."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "_RECORDS_MAX", 2)
-        _die_anywhere(redis, steps)
-
-
-def _die_anywhere(redis: RedisServer, steps: list[tuple[list[tuple[int, int]], int]]) -> None:
-    site, rows, there = Site(redis.url), list[Row](), dict[int, float]()
+    site, rows, there = Site(redis.url, records_max=2), list[Row](), dict[int, float]()
     for epoch, (changes, lives) in enumerate(steps, 1):
         for key, value in changes:
             new = float(value)

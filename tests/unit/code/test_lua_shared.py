@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotspare.engine.code import shared as shared_code
 from hotspare.engine.code.contract import CodeFailure, Instance, Moment, ProgramText
 from hotspare.engine.code.programs import compile_program, compile_shared
-from hotspare.engine.code.shared import PAGE, Properties, SharedState
+from hotspare.engine.code.shared import PAGE, Properties, SharedParts, SharedState
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.state.pages import Column, Page
 from hotspare.errors import ProjectError, SnapshotDamaged
@@ -198,9 +197,9 @@ def test_steps_of_a_snippet_count_for_who_calls_it() -> None:
     assert "takes more than 1000000 steps" in endless.failure().text
 
 
-def test_properties_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_code, "PROPERTIES_BYTES_MAX", 1000)
+def test_properties_have_a_limit() -> None:
     ward = Ward("function f(name, length) esp_setProperty(name, ('x'):rep(length)) return 1 end", NOTHING)
+    ward.instance.share(SharedParts(Properties(bytes_max=1000), {}))
     assert ward.call("a", 700) == 1
     assert "hold more than 1000 bytes" in ward.failure("b", 400).text
     assert ward.call("a", 10) == ward.call("b", 400) == 1

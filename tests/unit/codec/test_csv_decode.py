@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.codec.csv import decode
 from hotspare.engine.codec.csv.decode import CsvOptions, KeyColumn, decode_rows
+from hotspare.engine.tuning import Tuning, under
 from hotspare.errors import UsageError
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
@@ -170,8 +170,7 @@ def test_a_message_does_not_depend_on_its_neighbours(messages: list[bytes | None
 @given(st.lists(MESSAGE, max_size=8), st.integers(1, 40))
 def test_how_many_messages_are_decoded_at_once_does_not_show(messages: list[bytes | None], size: int) -> None:
     together = decoded(messages)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decode, "PIECE_BYTES", size)
+    with under(Tuning(csv_piece_bytes=size)):
         assert decoded(messages) == together
 
 

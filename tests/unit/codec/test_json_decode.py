@@ -16,6 +16,7 @@ from hotspare.engine.codec.json import decode as json_decode
 from hotspare.engine.codec.json.decode import decode_json
 from hotspare.engine.codec.json.plain import DEPTH_MAX, decode_plainly
 from hotspare.engine.rows.refusals import BadRows
+from hotspare.engine.tuning import DEFAULT, Tuning, under
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.codec.bad_rows import BadRow, listed
 from tests.unit.codec.every_type import EVERY_TYPE
@@ -337,9 +338,7 @@ WRONG_KINDS = st.fixed_dictionaries(
 def test_law_twin_values_of_wrong_kinds(form: str, parts: list[list[dict[str, Any]]], several: bool) -> None:
     """Numbers for texts, where all write them and where only some do; also where messages are read in several parts."""
     messages = [_message(objects, form, None) for objects in parts]
-    with pytest.MonkeyPatch.context() as patch:
-        if several:
-            patch.setattr(json_decode, "_FLAT_BYTES", 100)
+    with under(Tuning(json_piece_bytes=100) if several else DEFAULT):
         found = decode_json(pa.array(messages, pa.binary()), EVERY_TYPE)
     expected = decode_plainly(messages, list(range(len(messages))), EVERY_TYPE)
     assert lists(*found) == lists([] if expected[0] is None else [expected[0]], expected[1])

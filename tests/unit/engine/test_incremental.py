@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.snapshot import Frozen, RowPageContent
-from hotspare.engine.state import row_pages
+from hotspare.engine.tuning import Tuning, under
 from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
 from tests.cases.case import Case
 from tests.examples import examples
 from tests.laws.core_scripts import decoded, joined, plan, scripts, snapshot_bytes
+from tests.tunings import tunings
 from tests.unit.engine import old_snapshot
 
 
@@ -48,13 +49,11 @@ def restored(store: Store, name: str) -> Pipeline:
 
 
 @examples(0.4)
-@given(st.data(), st.lists(st.integers(0, 60), min_size=1, max_size=4), st.sampled_from([1, 4]))
-def test_each_of_several_snapshots_is_whole(data: st.DataObject, places: list[int], page_slots: int) -> None:
+@given(st.data(), st.lists(st.integers(0, 60), min_size=1, max_size=4), tunings())
+def test_each_of_several_snapshots_is_whole(data: st.DataObject, places: list[int], tuning: Tuning) -> None:
     """Whatever of it was written with those before, the state is the one that stood, to the bit."""
     rows, store = decoded(data.draw(scripts())), MemoryStore()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pages, "PAGE_SLOTS", page_slots)
-        patch.setattr(row_pages, "SPARE_SLOTS", 0)
+    with under(tuning):
         pipeline, begin = Pipeline.fresh(plan()), 0
         expected: dict[str, bytes] = {}
         for end in sorted({place % (rows.num_rows + 1) for place in places}):
@@ -67,8 +66,7 @@ def test_each_of_several_snapshots_is_whole(data: st.DataObject, places: list[in
 
 
 def filled(rows: pa.RecordBatch, page_slots: int) -> Pipeline:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pages, "PAGE_SLOTS", page_slots)
+    with under(Tuning(page_slots=page_slots)):
         pipeline = Pipeline.fresh(plan())
     pipeline.feed(rows)
     return pipeline
@@ -118,13 +116,11 @@ def test_two_snapshots_are_written_at_once(tmp_path: Path) -> None:
 
 
 @examples(0.25)
-@given(st.data(), st.integers(0, 60))
-def test_a_state_is_sent_to_another_process(data: st.DataObject, place: int) -> None:
+@given(st.data(), st.integers(0, 60), tunings())
+def test_a_state_is_sent_to_another_process(data: st.DataObject, place: int, tuning: Tuning) -> None:
     """Also while a snapshot of it is written: what is received goes on as what was sent, to the bit (SPEC H6)."""
     rows = decoded(data.draw(scripts()))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pages, "PAGE_SLOTS", 2)
-        patch.setattr(row_pages, "SPARE_SLOTS", 0)
+    with under(tuning):
         pipeline, begin = Pipeline.fresh(plan()), place % (rows.num_rows + 1)
         pipeline.feed(rows.slice(0, begin))
         frozen = pipeline.freeze()
@@ -161,8 +157,7 @@ def test_a_snapshot_without_key_pages_is_gone_on_from() -> None:
         decoded(Case(plan(), old_snapshot.before().messages, ())),
         decoded(Case(plan(), old_snapshot.after().messages, ())),
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pages, "PAGE_SLOTS", 16)
+    with under(Tuning(page_slots=16)):
         expected = Pipeline.fresh(plan())
     expected.feed(before)
     header, pages = old_snapshot.stored(4)

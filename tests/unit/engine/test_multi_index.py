@@ -15,11 +15,12 @@ from hotspare.engine.kernels import multi_index as k
 from hotspare.engine.kernels import plain, relation, slots
 from hotspare.engine.kernels.index import NONE
 from hotspare.engine.rows.chunk import Chunk, Timeline
-from hotspare.engine.state import row_pages
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.relation import Relation, Shape
 from hotspare.engine.state.row_layout import RowsOfPage
+from hotspare.engine.tuning import SMALL, Tuning, under
 from tests.examples import examples
+from tests.tunings import tunings
 
 SHAPE = Shape(3, (0,), (), (1,))
 UPSERT, SAFE_DELETE = 3, 5
@@ -118,18 +119,16 @@ def _hashes_may_overflow() -> Iterator[None]:
 
 
 @pytest.fixture
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_pages, "PAGE_SLOTS", 4)
-    monkeypatch.setattr(row_pages, "SPARE_SLOTS", 0)
+def small_pages() -> Iterator[None]:
+    with under(SMALL):
+        yield
 
 
 @examples(0.4)
-@given(st.lists(st.lists(CHANGES, max_size=40), min_size=1, max_size=6), st.integers(0, 5))
-def test_lists_follow_rows(batches: list[list[Change]], frozen_at: int) -> None:
+@given(st.lists(st.lists(CHANGES, max_size=40), min_size=1, max_size=6), st.integers(0, 5), tunings())
+def test_lists_follow_rows(batches: list[list[Change]], frozen_at: int, tuning: Tuning) -> None:
     """Event by event; and a snapshot that is held while they go on is restored as it was."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pages, "PAGE_SLOTS", 4)
-        patch.setattr(row_pages, "SPARE_SLOTS", 0)
+    with under(tuning):
         index, model = MultiIndex(SHAPE), Model()
         twin, was = index.freeze(), model.lists
         for number, changes in enumerate(batches):

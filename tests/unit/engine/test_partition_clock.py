@@ -16,6 +16,7 @@ from hotspare.engine import partition_clock
 from hotspare.engine.merge import Merge
 from hotspare.engine.partition_clock import NO_TIME, Belief, PartitionClock
 from hotspare.engine.rows.batch import RowKind, decoded_schema
+from hotspare.engine.tuning import SMALL, under
 from tests.examples import examples
 
 SKEW = 1000
@@ -77,9 +78,9 @@ STAMPS = st.lists(st.tuples(TIMES, st.booleans()), max_size=40)
 
 
 @pytest.fixture(autouse=True)
-def _few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_clock, "UNTICKED_ROWS_MAX", UNTICKED)
-    monkeypatch.setattr(partition_clock, "_WINDOW", 2)
+def _few_rows() -> Iterator[None]:
+    with under(SMALL):
+        yield
 
 
 def taken(clock: PartitionClock, stamps: list[Stamp]) -> list[Belief]:
@@ -94,13 +95,13 @@ def test_the_rule_however_it_is_cut_and_after_a_restore(stamps: list[Stamp], pla
     far = partition_clock._FAR
     expected = believed([(min(max(time, -far), far), tick) for time, tick in stamps], Belief())
     edges = sorted({0, len(stamps), *(place % (len(stamps) + 1) for place in places)})
-    clock, found = PartitionClock(SKEW, Belief()), list[Belief]()
+    clock, found = PartitionClock(SKEW, Belief(), UNTICKED), list[Belief]()
     for begin, end in pairwise(edges):
         found += taken(clock, stamps[begin:end])
     assert found == expected
     assert [a.time_us for a in found] == sorted(a.time_us for a in found)
     at = restart % (len(found) + 1)
-    again = PartitionClock(SKEW, found[at - 1] if at else Belief())
+    again = PartitionClock(SKEW, found[at - 1] if at else Belief(), UNTICKED)
     assert found[:at] + taken(again, stamps[at:]) == expected
 
 
@@ -243,7 +244,7 @@ def offsets_of(rows: list[Row]) -> list[int]:
 def test_old_input_without_ticks_goes_on() -> None:
     """A source that sent one event an hour before there was an engine."""
     stamps = [(hour * 3600 * SKEW, False) for hour in range(30)]
-    found = taken(PartitionClock(SKEW, Belief()), stamps)
+    found = taken(PartitionClock(SKEW, Belief(), UNTICKED), stamps)
     assert [each.time_us for each in found] == [time for time, _ in stamps[: 30 - UNTICKED]]
 
 

@@ -14,12 +14,13 @@ from hotspare.engine.kernels import queue as kernel
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.relation import DELETE, INSERT
 from hotspare.engine.rows.chunk import Chunk, Timeline
-from hotspare.engine.state import memory, queue, row_pages
-from hotspare.engine.state import relation as relation_module
+from hotspare.engine.state import queue
 from hotspare.engine.state.pages import Column
 from hotspare.engine.state.relation import Change, Relation, Resolution, Shape
 from hotspare.engine.state.row_pages import RowPages
+from hotspare.engine.tuning import Tuning, under
 from hotspare.residence.budget import Budget
+from tests.tunings import tunings
 from tests.unit.engine.relations import content, reload
 
 SHAPE = Shape(2, (0,), (1,))
@@ -76,14 +77,10 @@ def told(chunk: Chunk, done: Change | Resolution) -> object:
 
 
 @pytest.mark.parametrize(("kind", "limit"), KINDS)
-@given(histories(), st.sets(st.integers(0, 12)), st.sampled_from([2, 7, 1_000]))
-def test_a_queue_is_as_good_as_a_table(kind: int, limit: int, batches: list[Batch], frozen_at: set[int], late: int) -> None:
+@given(histories(), st.sets(st.integers(0, 12)), tunings())
+def test_a_queue_is_as_good_as_a_table(kind: int, limit: int, batches: list[Batch], frozen_at: set[int], tuning: Tuning) -> None:
     """Outputs, refusals and content; and every twin stays what it was, however long it is held."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(relation_module, "LATE_INDEX_ROWS_MAX", late)
-        patch.setattr(queue, "_CAPACITY_MIN", 4)  # so that the ring comes round, and grows
-        patch.setattr(row_pages, "PAGE_SLOTS", 4)
-        patch.setattr(row_pages, "SPARE_SLOTS", 0)
+    with under(tuning):
         in_queue, in_table = (Relation(SHAPE, policy(kind, limit)) for _ in range(2))
         twins: list[tuple[Relation, dict[str, object]]] = []
         for number, (chunk, timeline) in enumerate(batches):
@@ -98,12 +95,10 @@ def test_a_queue_is_as_good_as_a_table(kind: int, limit: int, batches: list[Batc
 
 
 @pytest.mark.parametrize(("kind", "limit"), KINDS)
-@given(histories(odds=(0,)))
-def test_where_rows_leave_in_order_no_index_is_made(kind: int, limit: int, batches: list[Batch]) -> None:
+@given(histories(odds=(0,)), tunings())
+def test_where_rows_leave_in_order_no_index_is_made(kind: int, limit: int, batches: list[Batch], tuning: Tuning) -> None:
     """Whatever is deleted that is not there; the table finds it with its index."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(relation_module, "LATE_INDEX_ROWS_MAX", 3)
-        patch.setattr(row_pages, "PAGE_SLOTS", 4)
+    with under(tuning):
         in_queue, in_table = Relation(SHAPE, policy(kind, limit, in_order=1)), Relation(SHAPE, policy(kind, limit))
         for chunk, timeline in batches:
             change, resolution = in_queue.change(chunk, timeline), in_table.apply(chunk, timeline)
@@ -113,6 +108,7 @@ def test_where_rows_leave_in_order_no_index_is_made(kind: int, limit: int, batch
 
 
 @pytest.mark.parametrize(("kind", "by_event"), [(k.KEEP, 0), (k.TIME_SLIDING, 1)])
+@under(Tuning(late_index_rows_max=1_000))
 def test_an_index_that_may_be_needed_is_made_while_there_are_few_rows(
     kind: int, by_event: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +121,6 @@ def test_an_index_that_may_be_needed_is_made_while_there_are_few_rows(
         begin(pages, live)
 
     monkeypatch.setattr(RowPages, "begin_index", beginning)
-    monkeypatch.setattr(relation_module, "LATE_INDEX_ROWS_MAX", 1_000)
     relation = Relation(SHAPE, k.Policy(kind, 10**6, 1, by_event, 1))
     for first in range(0, 50_000, 500):
         relation.change(*rows_of(first, 500))
@@ -172,10 +167,9 @@ def rows_of(first: int, count: int, opcode: int = int(INSERT)) -> Batch:
     return chunk, Timeline(np.zeros(count, np.int64), np.empty(0, np.int64))
 
 
-def test_a_large_queue_grows_without_being_copied_and_gives_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+@under(Tuning(small_bytes=0, give_back_rows=100))
+def test_a_large_queue_grows_without_being_copied_and_gives_memory_back() -> None:
     """What a snapshot still needs stays, while it lives."""
-    monkeypatch.setattr(memory, "SMALL_BYTES", 0)
-    monkeypatch.setattr(queue, "GIVE_BACK_ROWS", 100)
     relation = Relation(SHAPE, policy(k.COUNT_SLIDING, 3_000))
     lanes = relation._queue._ring.lanes
     for first in range(0, 6_000, 500):
@@ -194,10 +188,9 @@ def test_a_large_queue_grows_without_being_copied_and_gives_memory_back(monkeypa
     assert relation.stored()[0][:, 0].tolist() == list(range(17_001, 20_001))
 
 
-def test_of_rows_that_are_gone_nothing_is_remembered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@under(Tuning(small_bytes=0, give_back_rows=100))
+def test_of_rows_that_are_gone_nothing_is_remembered(tmp_path: Path) -> None:
     """Also where there is room for all that stays, so that nothing is ever to leave memory."""
-    monkeypatch.setattr(memory, "SMALL_BYTES", 0)
-    monkeypatch.setattr(queue, "GIVE_BACK_ROWS", 100)
     budget = Budget(1 << 30, tmp_path)
     relation = Relation(SHAPE, policy(k.COUNT_SLIDING, 3_000), home=budget.home(0))
     for first in range(0, 40 * queue.BLOCK_ROWS, queue.BLOCK_ROWS):
@@ -207,11 +200,9 @@ def test_of_rows_that_are_gone_nothing_is_remembered(monkeypatch: pytest.MonkeyP
     assert len(relation._queue._marks) < 6
 
 
-def test_a_large_ring_comes_round(monkeypatch: pytest.MonkeyPatch) -> None:
+@under(Tuning(small_bytes=0, reserved_bytes=18 * 8_192, give_back_rows=100))
+def test_a_large_ring_comes_round() -> None:
     """After so many rows that even its address space is used up, and beside a snapshot that keeps it from doing so."""
-    monkeypatch.setattr(memory, "SMALL_BYTES", 0)
-    monkeypatch.setattr(memory, "RESERVED_BYTES", 18 * 8_192)
-    monkeypatch.setattr(queue, "GIVE_BACK_ROWS", 100)
     relation = Relation(SHAPE, policy(k.COUNT_SLIDING, 1_000))
     lanes = relation._queue._ring.lanes
     for first in range(0, 20_000, 250):

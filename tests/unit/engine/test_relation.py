@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels import slots
 from hotspare.engine.rows.chunk import Chunk, Timeline
-from hotspare.engine.state import row_pages
 from hotspare.engine.state.relation import Relation, Resolution, RowTime, Shape
+from hotspare.engine.tuning import DEFAULT, Tuning, under
 from hotspare.errors import SnapshotDamaged
 from tests.examples import examples
+from tests.tunings import tunings
 from tests.unit.engine.relations import content, reload
 
 INSERT, UPDATE, UPSERT, DELETE, SAFE_DELETE, UPDATE_BLOCK = range(1, 7)
@@ -189,12 +190,10 @@ POLICIES = [k.Policy(kind, limit, 5, by, new_keys) for kind, limit, by in KINDS 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 @examples(0.4)
-@given(histories(), st.integers(0, 40), st.booleans(), st.sampled_from([1, 2, 16, 4096]))
-def test_relation_is_its_model(policy: k.Policy, events: list[Event], middle: int, is_settled: bool, page_slots: int) -> None:
+@given(histories(), st.integers(0, 40), st.booleans(), st.one_of(tunings(), st.just(DEFAULT)))
+def test_relation_is_its_model(policy: k.Policy, events: list[Event], middle: int, is_settled: bool, tuning: Tuning) -> None:
     """SPEC A8-A13, A19-A23; with the batch cut in two and the relation written and read back in between, in pages of any size."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pages, "PAGE_SLOTS", page_slots)
-        patch.setattr(row_pages, "SPARE_SLOTS", 0)
+    with under(tuning):
         check_against_model(policy, events, middle, is_settled=is_settled)
 
 

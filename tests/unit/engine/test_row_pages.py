@@ -14,8 +14,8 @@ from hotspare.engine.kernels import index as index_kernels
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels import slots
 from hotspare.engine.rows.chunk import Chunk, Timeline
-from hotspare.engine.state import row_pages
 from hotspare.engine.state.relation import Relation, Shape
+from hotspare.engine.tuning import Tuning, under
 from tests.examples import examples
 from tests.unit.engine import relations
 from tests.unit.engine.relations import reload
@@ -71,9 +71,7 @@ def batches(keys_max: int) -> st.SearchStrategy[list[list[Change]]]:
 
 @pytest.fixture
 def small_pages() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pages, "PAGE_SLOTS", 4)
-        patch.setattr(row_pages, "SPARE_SLOTS", 0)
+    with under(Tuning(page_slots=4, spare_slots=0)):
         yield
 
 
@@ -131,9 +129,7 @@ def test_a_snapshot_keeps_no_more_than_was_there() -> None:
 
 def test_values_written_late_go_with_rows_that_moved() -> None:
     """`settle` gives what was written to a slot after the batch was resolved, also where the row stands elsewhere by then."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pages, "PAGE_SLOTS", 2)
-        patch.setattr(row_pages, "SPARE_SLOTS", 0)
+    with under(Tuning(page_slots=2, spare_slots=0)):
         relation = Relation(Shape(2, (0,), ()), policy_of(k.KEEP))
         expected: dict[int, int] = {}
         random = np.random.default_rng(3)

@@ -6,14 +6,13 @@ import pickle
 
 import numpy as np
 import pyarrow as pa
-import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.kernels.hashing import xxh64
-from hotspare.engine.state import memory
 from hotspare.engine.state.strings import StringTable
+from hotspare.engine.tuning import Tuning, under
 from tests.examples import examples
 
 TEXTS = st.lists(st.one_of(st.none(), st.text(max_size=12), st.sampled_from(["", "a", "\0", "é" * 40])), max_size=30)
@@ -64,9 +63,9 @@ def test_growth_and_blobs() -> None:
     assert table.bytes == sum(map(len, set(values)))
 
 
-def test_a_large_table_grows_without_being_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+@under(Tuning(small_bytes=0))
+def test_a_large_table_grows_without_being_copied() -> None:
     """And is sent without the room that it has."""
-    monkeypatch.setattr(memory, "SMALL_BYTES", 0)
     table = StringTable()
     table.intern(pa.array([f"first {i}" for i in range(200)]))
     was = table._texts

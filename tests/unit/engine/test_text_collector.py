@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,28 +16,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
-from hotspare.engine.state import row_pages, text_collector, text_pages
 from hotspare.engine.state.relation import KEEP_ALL, Relation, Shape
 from hotspare.engine.state.strings import FrozenStrings, StringTable
 from hotspare.engine.state.text_collector import TextCollector
+from hotspare.engine.tuning import DEFAULT, SMALL, Tuning, under
 from tests.examples import examples
+from tests.tunings import tunings
 
 NO_BEATS = np.empty(0, np.int64)
-PAGE = 1 << text_pages.TEXT_PAGE_BITS
-
-
-def small(patch: pytest.MonkeyPatch) -> None:
-    """Rounds are always worth it, take many steps, and go over small pages."""
-    patch.setattr(text_collector, "COLLECT_CODES_MIN", 1)
-    patch.setattr(text_collector, "LOOKS_MIN", 3)
-    patch.setattr(text_collector, "LOOKS_A_ROW", 1)
-    patch.setattr(text_collector, "LOOKS_A_STRING", 1)
-    patch.setattr(text_pages, "TEXT_PAGE_BITS", 5)
-    patch.setattr(text_pages, "SMALL_TEXT_BYTES", 1 << 9)
-    patch.setattr(text_pages, "RUN_PAGES_MAX", 4)
-    patch.setattr(text_pages, "RESERVED_BYTES", 1 << 14)
-    patch.setattr(row_pages, "PAGE_SLOTS", 4)
-    patch.setattr(row_pages, "SPARE_SLOTS", 0)
+PAGE = 1 << DEFAULT.text_page_bits
 
 
 def chunk_of(keys: Int64s, codes: Int64s, opcode: int) -> Chunk:
@@ -82,8 +71,7 @@ def texts_of(strings: FrozenStrings, part: Relation) -> list[str]:
 
 def test_a_table_is_sent_while_codes_are_given_free() -> None:
     """A string that was forgotten, and came again, has two codes until the old one is free. Only the new one is sent."""
-    with pytest.MonkeyPatch.context() as patch:
-        small(patch)
+    with under(SMALL):
         windows = Windows(newest=1)
         for number in range(60):
             windows.step(np.array([0]), pa.array(["abcdefg"[number % 7 if number % 2 else 0]]))
@@ -94,18 +82,18 @@ def test_a_table_is_sent_while_codes_are_given_free() -> None:
 class Collecting(RuleBasedStateMachine):
     """Whatever comes, leaves and comes again while rounds go on, and however many snapshots are read meanwhile."""
 
-    @initialize()
-    def begin(self) -> None:
-        self.patch = pytest.MonkeyPatch()
-        small(self.patch)
+    @initialize(tuning=tunings())
+    def begin(self, tuning: Tuning) -> None:
+        self.sizes = ExitStack()
+        self.sizes.enter_context(under(tuning))
         self.windows = Windows()
         self.expected: dict[int, str] = {}
         self.newest: list[str] = []
         self.snapshots: list[tuple[FrozenStrings, list[Relation], list[list[str]]]] = []
 
     def teardown(self) -> None:
-        if hasattr(self, "patch"):
-            self.patch.undo()
+        if hasattr(self, "sizes"):
+            self.sizes.close()
 
     def held(self) -> list[list[str]]:
         return [list(self.expected.values()), self.newest]
@@ -179,17 +167,17 @@ def churn(windows: Windows, steps: int, rows: int, size: int) -> int:
     return most
 
 
-def test_text_of_dead_strings_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+@under(Tuning(collect_bytes_min=1 << 20))
+def test_text_of_dead_strings_is_bounded_by_bytes() -> None:
     """A hundred rows of 10 kB each that change again and again take a few times their own bytes, not those of all that came."""
-    monkeypatch.setattr(text_collector, "COLLECT_BYTES_MIN", 1 << 20)
     windows = Windows(newest=100)
     assert churn(windows, steps=60, rows=100, size=10_000) < 8 << 20
     assert windows.strings.bytes < 4 << 20
 
 
-def test_few_strings_among_many_that_die_do_not_keep_their_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+@under(Tuning(collect_bytes_min=1 << 20))
+def test_few_strings_among_many_that_die_do_not_keep_their_pages() -> None:
     """One in ten lives on: what is left is brought together, and the rest of the memory is given back."""
-    monkeypatch.setattr(text_collector, "COLLECT_BYTES_MIN", 1 << 20)
     windows = Windows()
     windows.step(np.arange(20_000), pa.array([f"{row}".ljust(200, "x") for row in range(20_000)]), collects=False)
     windows.delete(np.flatnonzero(np.arange(20_000) % 10))
@@ -205,18 +193,17 @@ def test_what_a_step_looks_at_does_not_grow_with_the_state() -> None:
     """A step of ten rows beside 2,000 and 20,000 rows marks and frees as many; there are more such steps."""
     steps = []
     for rows in (2_000, 20_000):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(text_collector, "LOOKS_MIN", 500)
+        with pytest.MonkeyPatch.context() as patch, under(Tuning(looks_min=500, collect_codes_min=100)):
             windows = Windows()
-            windows.step(np.arange(rows), pa.array([f"a{row}" for row in range(rows)]))
-            windows.step(np.arange(rows), pa.array([f"b{row}" for row in range(rows)]))
-            patch.setattr(text_collector, "COLLECT_CODES_MIN", 100)
+            windows.step(np.arange(rows), pa.array([f"a{row}" for row in range(rows)]), collects=False)
+            windows.step(np.arange(rows), pa.array([f"b{row}" for row in range(rows)]), collects=False)
+            windows.collector._given = windows.strings.given
             marked, freed = watch(patch)
             count = 0
             while count == 0 or not windows.collector.is_resting:
                 windows.step(np.arange(10), pa.array([f"c{count}-{row}" for row in range(10)]))
                 count += 1
-            assert max(marked) <= 500 + 10 * text_collector.LOOKS_A_ROW + 10 * text_collector.LOOKS_A_STRING + 20
+            assert max(marked) <= 500 + 10 * DEFAULT.looks_a_row + 10 * DEFAULT.looks_a_string + 20
             assert max(freed) <= 150
             assert windows.strings.live <= rows + 20 * count
             steps.append(count)
@@ -246,9 +233,7 @@ def watch(patch: pytest.MonkeyPatch) -> tuple[list[int], list[int]]:
 
 def test_codes_and_memory_are_used_again_when_no_snapshot_needs_them() -> None:
     """Codes do not rise without end; while a snapshot lives, those that it may read are left alone."""
-    with pytest.MonkeyPatch.context() as patch:
-        small(patch)
-        patch.setattr(text_collector, "LOOKS_MIN", 1_000)
+    with under(replace(SMALL, looks_min=1_000)):
         windows = Windows()
         for step in range(50):
             windows.step(np.arange(5), pa.array([f"{step}-{row}" for row in range(5)]))

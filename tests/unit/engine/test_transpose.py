@@ -11,8 +11,8 @@ from hotspare.engine.head.head import Head
 from hotspare.engine.operators.transpose import GROUPS
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
-from hotspare.engine.state import row_pages
 from hotspare.engine.state.relation import Relation
+from hotspare.engine.tuning import Tuning, under
 from hotspare.errors import ProjectError
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message, raw_batches
@@ -29,8 +29,8 @@ queries:
 WIDE = "mode: wide, tag: tag, tags: [z], values: [x]"
 
 
-def test_groups_that_come_and_go_take_no_memory_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_pages, "PAGE_SLOTS", 16)
+@under(Tuning(page_slots=16))
+def test_groups_that_come_and_go_take_no_memory_in_the_end() -> None:
     options = f"index: empty, {WIDE}, group_by: [g], clear_timeout: 1 second"
     plan = compile_plan(load_text(PROJECT.format(source="opcodes: insert-only", options=options)).resolved)
     messages: list[Message] = []

@@ -5,15 +5,13 @@ from functools import partial
 
 import pytest
 
-from hotspare.ha.calls import meanwhile as module
 from hotspare.ha.calls.meanwhile import Meanwhile
 
 
 @pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+def meanwhile() -> Meanwhile:
     """Its thread ends as soon as it has nothing to do."""
-    monkeypatch.setattr(module, "REST_S", 0.0)
-    return Meanwhile()
+    return Meanwhile(rest_s=0.0)
 
 
 def _all_end() -> None:

@@ -19,7 +19,6 @@ import pytest
 from hotspare.addresses import HostPort, parse_host_port
 from hotspare.coordination.contract import Leader, Member
 from hotspare.errors import UsageError
-from hotspare.ha import peers
 from hotspare.ha.peers import CONNECTIONS_MAX, PeerLink, PeerServer, answers, greeting
 from hotspare.ha.rules.view import PeerStatus
 from hotspare.processes import process_space, process_start
@@ -97,9 +96,9 @@ class Remote:
 
 
 @pytest.fixture
-def remote(monkeypatch: pytest.MonkeyPatch, free_port: Callable[[], int]) -> Iterator[Remote]:
+def remote(watcher: Watcher, free_port: Callable[[], int]) -> Iterator[Remote]:
     """The link has patience with it: on a busy machine this thread may be late with a word."""
-    monkeypatch.setattr(peers, "_CONNECT_TIMEOUT_S", 30.0)
+    watcher.link.connect_timeout_s = 30.0
     remote = Remote(free_port())
     yield remote
     remote.listener.close()
@@ -184,12 +183,12 @@ def test_a_connection_that_can_be_had_again_is_not_closed(watcher: Watcher, remo
     again.listener.close()
 
 
-def test_a_holder_that_no_longer_answers_is_unknown(watcher: Watcher, remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_holder_that_no_longer_answers_is_unknown(watcher: Watcher, remote: Remote) -> None:
     """It accepts and says nothing, as a frozen process does, or one that is full."""
     watcher.link.watch(remote.leader)
     with remote.accept():
         watcher.wait_for(PeerStatus.CONNECTED)
-        monkeypatch.setattr(peers, "_CONNECT_TIMEOUT_S", 0.25)
+        watcher.link.connect_timeout_s = 0.25
     with remote.accept(b""):
         watcher.wait_for(PeerStatus.UNKNOWN)
 

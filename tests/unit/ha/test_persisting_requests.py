@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -166,17 +167,16 @@ def test_an_engine_that_slept_finds_the_newest_again() -> None:
         assert (state.persisting.request is None) == (life.asked == life.done)
 
 
-def test_numbers_rise_for_ever_and_those_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persisting, "WAITING_MAX", 20)
-    coordination = Asked(2_000)
-    assert persisting.ask(coordination, GROUP, PersistRequest("file:///new"), kept=5) == 2_002  # type: ignore[arg-type]
+def test_numbers_rise_for_ever_and_those_that_wait_are_bounded() -> None:
+    coordination, ask = Asked(2_000), partial(persisting.ask, waiting_max=20)
+    assert ask(coordination, GROUP, PersistRequest("file:///new"), kept=5) == 2_002  # type: ignore[arg-type]
     left = coordination.door.fact_names(GROUP)
     assert len(left) < 70
     assert {f"persist-{number}" for number in (1, 1996, 2000, 2001, 2002)} < set(left)
     for number in range(2_003, 2_000 + 20 + 1):
-        assert persisting.ask(coordination, GROUP, PersistRequest(f"file:///{number}")) == number  # type: ignore[arg-type]
+        assert ask(coordination, GROUP, PersistRequest(f"file:///{number}")) == number  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"20 snapshots of group p.project are asked for, and not done"):
-        persisting.ask(coordination, GROUP, PersistRequest("file:///one more"))  # type: ignore[arg-type]
+        ask(coordination, GROUP, PersistRequest("file:///one more"))  # type: ignore[arg-type]
 
 
 class Spy(MemoryStore):

@@ -14,12 +14,12 @@ from hotspare.host.orders import WAITS, EngineOrder, StopWatch, await_start, giv
 from tests.contract.material import member
 
 GROUP = "p.project"
+POLL_S = 0.01
 OWN = member("e")
 
 
 @pytest.fixture
-def coordination(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("hotspare.host.orders._POLL_S", 0.01)
+def coordination() -> Any:
     return MemoryCoordination().client("here")
 
 
@@ -27,12 +27,13 @@ def test_an_order_goes_when_it_is_obeyed(coordination: Any) -> None:
     coordination.join(GROUP, replace(OWN, detail={WAITS: "yes"}))
     give(coordination, GROUP, "e", EngineOrder.START)
     assert len(coordination.fact_names(GROUP)) == 1
-    await_start(coordination, GROUP, OWN, threading.Event())
+    await_start(coordination, GROUP, OWN, threading.Event(), POLL_S)
     assert coordination.fact_names(GROUP) == ()
     coordination.join(GROUP, OWN)
     other = replace(OWN, process_id=OWN.process_id + 1)
     asked, not_asked = threading.Event(), threading.Event()
-    watch, later = StopWatch(coordination, GROUP, OWN, asked.set), StopWatch(coordination, GROUP, other, not_asked.set)
+    watch = StopWatch(coordination, GROUP, OWN, asked.set, POLL_S)
+    later = StopWatch(coordination, GROUP, other, not_asked.set, POLL_S)
     give(coordination, GROUP, "e", EngineOrder.STOP)
     assert asked.wait(60)
     watch.close()
@@ -51,6 +52,6 @@ def test_an_order_is_obeyed_also_where_it_cannot_be_removed(coordination: Any, m
     coordination.join(GROUP, OWN)
     give(coordination, GROUP, "e", EngineOrder.STOP)
     asked = threading.Event()
-    watch = StopWatch(coordination, GROUP, OWN, asked.set)
+    watch = StopWatch(coordination, GROUP, OWN, asked.set, POLL_S)
     assert asked.wait(60)
     watch.close()

@@ -10,8 +10,8 @@ import pytest
 
 from hotspare.engine.kernels.interning import BEGIN, COUNT, PAGE_BITS, SIZE, STATE_WIDTH, InternedTexts
 from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.state import text_collector
 from hotspare.engine.state.staying_texts import StayingTexts
+from hotspare.engine.tuning import Tuning, under
 from hotspare.residence.budget import Budget
 from tests.laws.core_scripts import snapshot_bytes
 from tests.unit.residence.test_counts import plan_of, put
@@ -136,9 +136,9 @@ def test_those_that_left_come_back_where_a_row_has_them(tmp_path: Path) -> None:
     assert budget.counts_by_window()["texts"]["away"] > 0
 
 
-def test_those_of_rows_that_are_gone_leave_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@under(Tuning(collect_bytes_min=1 << 20))
+def test_those_of_rows_that_are_gone_leave_again(tmp_path: Path) -> None:
     """Another window has them."""
-    monkeypatch.setattr(text_collector, "COLLECT_BYTES_MIN", 1 << 20)
     budget = Budget(BUDGET, tmp_path)
     pipeline = written(budget, 1)
     assert budget.counts_by_window()["texts"]["stays"] > BUDGET

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
-from hotspare.engine.state import memory, text_collector
 from hotspare.engine.state.strings import StringTable
+from hotspare.engine.tuning import DEFAULT, Tuning, under
 from hotspare.residence.budget import Budget
 from tests.unit.residence.test_counts import filled, put
 
@@ -73,9 +72,9 @@ def test_a_copy_lives_in_the_same_home(tmp_path: Path) -> None:
     assert twin.arrow(codes, EVERY, pa.string()).equals(MANY)
 
 
-def test_a_table_grows_where_the_system_gives_little_address_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@under(Tuning(reserved_bytes=DEFAULT.small_bytes // 16))
+def test_a_table_grows_where_the_system_gives_little_address_space(tmp_path: Path) -> None:
     """What left is copied to the larger one, and leaves again."""
-    monkeypatch.setattr("hotspare.engine.state.text_pages.RESERVED_BYTES", memory.SMALL_BYTES // 16)
     budget = Budget(1 << 19, tmp_path)
     table, codes = table_in(budget), []
     for begin in range(0, len(MANY), 1_000):
@@ -85,9 +84,9 @@ def test_a_table_grows_where_the_system_gives_little_address_space(tmp_path: Pat
     assert table.arrow(np.concatenate(codes), EVERY, pa.string()).equals(MANY)
 
 
-def test_texts_that_come_and_go_take_bounded_memory_disk_and_mappings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@under(Tuning(collect_bytes_min=4 << 20))
+def test_texts_that_come_and_go_take_bounded_memory_disk_and_mappings(tmp_path: Path) -> None:
     """Each row gets another text at each step: many times as many as there are, and most leave before they are forgotten."""
-    monkeypatch.setattr(text_collector, "COLLECT_BYTES_MIN", 4 << 20)
     budget = Budget(4 << 20, tmp_path)
     pipeline = filled(budget, "{}" + 180 * "y")
     strings, most = pipeline._state.strings, {"away": 0, "count": 0, "maps": 0, "disk": 0}
@@ -108,9 +107,9 @@ def test_texts_that_come_and_go_take_bounded_memory_disk_and_mappings(tmp_path: 
     del pipeline
 
 
-def test_rows_that_go_take_their_texts_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@under(Tuning(collect_codes_min=1))
+def test_rows_that_go_take_their_texts_along(tmp_path: Path) -> None:
     """What left of them, too: memory and room in the page file are given back."""
-    monkeypatch.setattr(text_collector, "COLLECT_CODES_MIN", 1)
     budget = Budget(4 << 20, tmp_path)
     pipeline = filled(budget, "{}" + 180 * "y")
     assert budget.counts()["away"] > 3 << 20

@@ -15,7 +15,6 @@ from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.errors import PositionLost
 from hotspare.runners.contract import BatchLimits, ReadPace, SourceTopic
-from hotspare.runners.spark import span
 from hotspare.runners.spark.span import OnSpanBatch, SpanServer, follow
 
 TOPICS = (SourceTopic("a", 2), SourceTopic("b"))
@@ -92,13 +91,10 @@ def spans(work: Callable[[], None]) -> Iterator[threading.Thread]:
 
 
 @pytest.mark.parametrize("span_s", [30.0, 0.0])
-def test_all_comes_once_in_order_and_within_the_limits(
-    tmp_path: Path, bus: Bus, span_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_comes_once_in_order_and_within_the_limits(tmp_path: Path, bus: Bus, span_s: float) -> None:
     """With 0 s every read is a span of its own."""
-    monkeypatch.setattr(span, "SPAN_S", span_s)
     taken = Taken(MESSAGES + 1)
-    with served(tmp_path, taken.take) as server, spans(lambda: follow(bus, TOPICS, LIMITS, None, server.address)):
+    with served(tmp_path, taken.take) as server, spans(lambda: follow(bus, TOPICS, LIMITS, None, server.address, span_s=span_s)):
         bus.append(Partition("b"), [Outgoing(b"later")])
         assert taken.over.wait(TIMEOUT_S)
         server.close(TIMEOUT_S)
@@ -106,16 +102,13 @@ def test_all_comes_once_in_order_and_within_the_limits(
     assert max(taken.sizes) <= LIMITS.messages_max
 
 
-def test_the_head_runs_in_the_task_and_what_it_drops_is_behind_the_position(
-    tmp_path: Path, bus: Bus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(span, "SPAN_S", 0.0)
+def test_the_head_runs_in_the_task_and_what_it_drops_is_behind_the_position(tmp_path: Path, bus: Bus) -> None:
     taken = Taken(1)
 
     def last_of_b(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
         return [raw.filter(pc.and_(pc.equal(raw["topic"], 1), pc.equal(raw["offset"], MESSAGES // 3 - 1)))]
 
-    with served(tmp_path, taken.take) as server, spans(lambda: follow(bus, TOPICS, LIMITS, last_of_b, server.address)):
+    with served(tmp_path, taken.take) as server, spans(lambda: follow(bus, TOPICS, LIMITS, last_of_b, server.address, span_s=0.0)):
         assert taken.over.wait(TIMEOUT_S)
         server.close(TIMEOUT_S)
     assert taken.offsets == {(0, 0): [], (0, 1): [], (1, 0): [MESSAGES // 3 - 1]}

@@ -26,9 +26,6 @@ from hotspare.errors import CoordinationError, UsageError
 LEASE_MS_DEFAULT = 1000
 LEASE_MS_MIN = 100
 _POLLS_PER_LEASE = 10
-_RENEWALS_PER_LEASE = 4
-UNSEEN_S_MAX = 30.0
-"""How long the work may be at one piece, or in one call of a bus or a file system, before it counts as hung."""
 GROUP_PREFIX = "adapter:"
 
 _T = TypeVar("_T")
@@ -44,10 +41,13 @@ class AdapterRole(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AdapterSettings:
-    """`group` is the name that the instances share, free text. `lease_ms`: after so long without a sign another one goes on."""
+    """`group` is the name that the instances share, free text. `lease_ms`: after so long without a sign another one goes on.
+    `unseen_s_max`: how long the work may take for one piece, or one call of a bus or a file system, before it counts as hung."""
 
     group: str
     lease_ms: int = LEASE_MS_DEFAULT
+    renewals_per_lease: int = 4
+    unseen_s_max: float = 30.0
 
     def __post_init__(self) -> None:
         if not self.group:
@@ -130,14 +130,15 @@ class AdapterGroup:
     def _keep(self, turn: Turn, stop: threading.Event, done: threading.Event, lost: threading.Event) -> None:
         """Renew the lease until the work is done; end the turn if it is lost, if it ran out, or if `stop` is asked for."""
         lease_s = self._settings.lease_ms / 1000
-        renew_at_s = time.monotonic() + lease_s / _RENEWALS_PER_LEASE
-        while not done.wait(min(0.02, lease_s / _RENEWALS_PER_LEASE)):
+        renew_s = lease_s / self._settings.renewals_per_lease
+        renew_at_s = time.monotonic() + renew_s
+        while not done.wait(min(0.02, renew_s)):
             if stop.is_set():
                 turn.set()
             asked_s = time.monotonic()
-            if asked_s < renew_at_s or lost.is_set() or turn.unseen_s() > UNSEEN_S_MAX:
+            if asked_s < renew_at_s or lost.is_set() or turn.unseen_s() > self._settings.unseen_s_max:
                 continue
-            renew_at_s = asked_s + lease_s / _RENEWALS_PER_LEASE
+            renew_at_s = asked_s + renew_s
             try:
                 held = self._coordination.renew(self._group, turn.epoch, self._member.engine, self._settings.lease_ms) is not None
             except CoordinationError:

@@ -27,8 +27,10 @@ class Patience:
     """Of one adapter; `told` gets the trouble that lasts until `passed` is called. A lock that is in the way is the turn's
     business (`Turn.hindered`)."""
 
-    def __init__(self, stop: threading.Event, told: Callable[[BusError], None] = lambda error: None) -> None:
-        self._stop = stop
+    def __init__(
+        self, stop: threading.Event, told: Callable[[BusError], None] = lambda error: None, silent_s: float = SILENT_S
+    ) -> None:
+        self._stop, self._silent_s = stop, silent_s
         self._told = told
         self._since_s: float | None = None
         self._tell_at_s = 0.0
@@ -70,9 +72,9 @@ class Patience:
     def _tell(self, trouble: BusError) -> None:
         now_s = time.monotonic()
         self._since_s = now_s if self._since_s is None else self._since_s
-        if now_s - self._since_s >= SILENT_S and now_s >= self._tell_at_s:
+        if now_s - self._since_s >= self._silent_s and now_s >= self._tell_at_s:
             self._told(trouble)
-            self._tell_at_s = now_s + 10 * SILENT_S
+            self._tell_at_s = now_s + 10 * self._silent_s
 
     def passed(self) -> None:
         """The work goes on."""

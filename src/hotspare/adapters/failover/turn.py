@@ -23,9 +23,10 @@ class Turn(threading.Event):
     Whoever works looks at it again and again: that is the sign that the work goes on (`unseen_s`).
     """
 
-    def __init__(self, epoch: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, epoch: int = 0, clock: Callable[[], float] = time.monotonic, locked_s: float = LOCKED_S) -> None:
         super().__init__()
         self.epoch = epoch
+        self._locked_s = locked_s
         self._clock = clock
         self._until_s = float("inf")
         self._locked_since_s: float | None = None
@@ -66,7 +67,7 @@ class Turn(threading.Event):
         now_s = self._clock()
         if self._locked_since_s is None:
             self._locked_since_s = now_s
-        elif now_s - self._locked_since_s >= LOCKED_S:
+        elif now_s - self._locked_since_s >= self._locked_s:
             self._locked_since_s = now_s
             found = holder()
             if found is not None and end_if_stopped(*found):

@@ -68,9 +68,14 @@ class OutputFile:
     """Opened by `opened`; all writing happens inside `writing`. `wall_clock` gives seconds since 1970."""
 
     def __init__(
-        self, path: Path, turn: Turn, rotation: Rotation | None = None, wall_clock: Callable[[], float] = time.time
+        self,
+        path: Path,
+        turn: Turn,
+        rotation: Rotation | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        lock_wait_s: float = LOCK_WAIT_S,
     ) -> None:
-        self.path = path
+        self.path, self._lock_wait_s = path, lock_wait_s
         self._turn = turn
         self._rotation = rotation or Rotation()
         self._wall_clock = wall_clock
@@ -212,7 +217,7 @@ class OutputFile:
             if self._turn.wait(pause_s):
                 raise TurnOver
 
-        locked = Retry(lasting_s=LOCK_WAIT_S, pause_s=_LOCK_POLL_S)
+        locked = Retry(lasting_s=self._lock_wait_s, pause_s=_LOCK_POLL_S)
         try:
             locked.call(lambda: fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB), is_in_the_way, wait)
         except OSError as error:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hotspare.adapters.failover.patience import Patience, StopAsked
+from hotspare.adapters.failover.patience import SILENT_S, Patience, StopAsked
 from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.adapters.failover.spread_source import Piece, SpreadSource
 from hotspare.adapters.files.canonical import FileFormat, RowForm
@@ -45,6 +45,7 @@ class PublishOptions:
     `block_rows`   rows per message at most                 `source_name`  the file's stable name; "" for its absolute path
     `begin`        byte, the end of a row, behind which to begin where nothing is known of the source; None for at 0, if that
                    loses and doubles nothing
+    `silent_s`     how long the bus is out of reach before that is reported
     """
 
     form: RowForm = field(default_factory=RowForm)
@@ -56,6 +57,7 @@ class PublishOptions:
     block_rows: int = 0
     source_name: str = ""
     begin: int | None = None
+    silent_s: float = SILENT_S
 
     def __post_init__(self) -> None:
         for name in ("header_rows", "rate", "events_max", "repeats", "block_rows"):
@@ -127,7 +129,7 @@ class _Publication:
         self._options = options
         self._stop = stop
         self._report = report
-        self._retried = Patience(stop, troubled)
+        self._retried = Patience(stop, troubled, options.silent_s)
         name = options.source_name or str(path.absolute())
         self._routing = routing
         self._source = SpreadSource(bus, partitions, name, options.begin)

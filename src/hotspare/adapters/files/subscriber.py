@@ -23,7 +23,7 @@ import pyarrow as pa
 from hotspare.adapters.failover.patience import Patience, StopAsked
 from hotspare.adapters.failover.subscriber_position import PartitionPlace, SubscriberPosition, load_position, position_path
 from hotspare.adapters.failover.turn import Turn
-from hotspare.adapters.files.output_file import OutputFile, Rotation, TurnOver
+from hotspare.adapters.files.output_file import LOCK_WAIT_S, OutputFile, Rotation, TurnOver
 from hotspare.adapters.received import (
     RowChoice,
     SequenceBreak,
@@ -45,7 +45,7 @@ _READ_BYTES_MAX = 8 << 20
 _READ_WAIT_MS = 100
 _NOTE_S = 0.2
 """How often the position is noted while rows come."""
-_NOTE_BYTES = 16 << 20
+NOTE_BYTES = 16 << 20
 _TOPIC_MISSING = Retry(pause_s=0.1)
 _HELD_POLL_S = 0.05
 """How often the other row of an update is looked for."""
@@ -88,6 +88,10 @@ class SubscribeOptions:
     opening: Opening = Opening.STREAM
     until: Until = Until.STOPPED
     rotation: Rotation = field(default_factory=Rotation)
+    lock_wait_s: float = LOCK_WAIT_S
+    """How long the lock of the file is waited for."""
+    note_bytes: int = NOTE_BYTES
+    """The position is saved at the latest after this many bytes."""
 
     @property
     def name(self) -> str:
@@ -169,7 +173,8 @@ class _Subscription:
         self._format = row_format
         self._options = options
         self._stop = stop
-        self._file = OutputFile(path, stop if isinstance(stop, Turn) else Turn(), options.rotation)
+        turn = stop if isinstance(stop, Turn) else Turn()
+        self._file = OutputFile(path, turn, options.rotation, lock_wait_s=options.lock_wait_s)
         self._report = report
         self._retried = Patience(stop, report.troubled)
         self._form = f"{row_format.name} {options.name}"
@@ -359,7 +364,7 @@ class _Subscription:
             self.progress.rows += len(rows)
 
     def _is_note_due(self) -> bool:
-        return time.monotonic() - self._noted_s >= _NOTE_S or self._file.size - self._noted_bytes >= _NOTE_BYTES
+        return time.monotonic() - self._noted_s >= _NOTE_S or self._file.size - self._noted_bytes >= self._options.note_bytes
 
     def _note(self, position: SubscriberPosition) -> SubscriberPosition:
         with self._file.writing():

@@ -20,18 +20,19 @@ from hotspare.errors import BusError, BusUnavailable, Fenced, UnknownResult
 from hotspare.model.statedb import RecordKeeping
 from hotspare.stores.redis.server import server_of
 
-_RECORDS_MAX = 500
+RECORDS_MAX = 500
 """In one script, while which the server does nothing else."""
 _FINAL = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR Error")
 """How answers begin that come again however often one asks."""
 
 
 class StateWriter:
-    """A `TopicWriter` (bus.topic_writer) of one stream under an epoch. `stream` names it among all that write there."""
+    """A `TopicWriter` (bus.topic_writer) of one stream under an epoch. `stream` names it among all that write there. A script
+    writes at most `records_max` records."""
 
-    def __init__(self, kept: RecordKeeping, stream: str, epoch: int) -> None:
+    def __init__(self, kept: RecordKeeping, stream: str, epoch: int, records_max: int = RECORDS_MAX) -> None:
         """UsageError where the address cannot be read."""
-        self._kept = kept
+        self._kept, self._records_max = kept, records_max
         self._server: Any = server_of(kept.server, "a state database")
         self._open, self._write = (self._server.register_script(script) for script in (scripts.OPEN, scripts.WRITE))
         self._note = note_key(kept.prefix, stream)
@@ -58,7 +59,7 @@ class StateWriter:
     def write(self, messages: Sequence[Placed], position: bytes) -> None:
         """In parts, the last of which notes the position: what a part wrote is written, and known by its sequence."""
         left = [each.message for each in messages if int(each.message.key or b"0") > self._sequence]
-        parts = [left[at : at + _RECORDS_MAX] for at in range(0, len(left), _RECORDS_MAX)] or [[]]
+        parts = [left[at : at + self._records_max] for at in range(0, len(left), self._records_max)] or [[]]
         for number, part in enumerate(parts, 1):
             behind = int(part[-1].key or b"0") if part else self._sequence
             records = b"[" + b",".join(each.value for each in part) + b"]"

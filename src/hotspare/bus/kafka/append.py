@@ -33,8 +33,6 @@ from hotspare.bus.kafka.topics import KafkaTopics
 from hotspare.bus.kafka.writer import TURNS, Writer, Writers, records_of
 from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
 
-GUARDS_MAX = 32
-"""Guards whose turn is kept, each with a client of its own; one that is let go takes its turn anew when it is used again."""
 _SCAN_MESSAGES = 5_000
 _SCAN_BYTES = 16 << 20
 _REFUSED = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.INVALID_MSG)) | MISSING
@@ -72,7 +70,7 @@ class KafkaAppender:
             key = (partition, guard.name, guard.prefix)
             guarded = self._guards.pop(key, None) or _Guarded(Writers(self._settings, _guard_id(partition, guard)))
             self._guards[key] = guarded  # the last one used stands last
-            if len(self._guards) > GUARDS_MAX:
+            if len(self._guards) > self._settings.guards_max:
                 oldest = self._guards.pop(next(iter(self._guards)))
                 oldest.writer = None
                 oldest.writers.close()

@@ -59,7 +59,7 @@ class KafkaBus:
         return self._topics.listed()
 
     def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
-        limits.check_messages(messages)
+        limits.check_messages(messages, self._settings.message_bytes_max)
         self._topics.check(partition)
         if not messages:
             return self._looker.offsets(partition)[1]
@@ -68,7 +68,7 @@ class KafkaBus:
     def append_guarded(
         self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, record: bytes | None = None
     ) -> int | None:
-        limits.check_messages(messages)
+        limits.check_messages(messages, self._settings.message_bytes_max)
         limits.check_record(guard.prefix, record)
         self._topics.check(partition)
         return self._appender.append_guarded(partition, messages, guard, record)
@@ -158,7 +158,7 @@ class KafkaBus:
         writers = self._writers_of(group)
         writers.warm_up((*output_topics, progress_topic(group)))
         self._ticker.warm_up()
-        return KafkaProducer(group, tuple(output_topics), writers, self._record_of(group))
+        return KafkaProducer(group, tuple(output_topics), writers, self._record_of(group), self._settings)
 
     def _shards(self, group: str, output_topics: Sequence[str]) -> int:
         """How many groups share the topic of progress: as many as an output topic of theirs has partitions."""
@@ -205,7 +205,7 @@ class KafkaBus:
             self._topics.check(Partition(topic))
         around = MESSAGE_OVERHEAD_BYTES + _HEADERS * HEADER_OVERHEAD_BYTES
         found = self._topics.message_bytes_max_of(topics)
-        return {topic: max(1, min(found[topic] - around, limits.MESSAGE_BYTES_MAX)) for topic in topics}
+        return {topic: max(1, min(found[topic] - around, self._settings.message_bytes_max)) for topic in topics}
 
     def deviations(self, topics: Sequence[str]) -> Sequence[Deviation]:
         brokers = self._topics.brokers()

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 
 from confluent_kafka import KafkaError, KafkaException
 
+from hotspare.bus.limits import MESSAGE_BYTES_MAX
 from hotspare.errors import BusError, BusUnavailable, HotspareError, MessageTooLarge, UsageError
 
 TIMEOUT_MS = 5_000
@@ -54,11 +55,19 @@ QUIET.propagate = False
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """What a URL says. `options` go to every client as they are."""
+    """What a URL says, and what is the same for all of them. `options` go to every client as they are."""
 
     bootstrap: str
     timeout_ms: int = TIMEOUT_MS
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    message_bytes_max: int = MESSAGE_BYTES_MAX
+    """The largest message that this client sends."""
+    guards_max: int = 32
+    """Guards whose turn is kept, each with a client of its own; one that is let go takes its turn anew when it is used again."""
+    recent_s: float = 0.3
+    """Progress that a spare read at most this long ago is new enough for its first fence: it reads ten times a second."""
+    alone_s: float = 5.0
+    """How long at least a partition with a backlog keeps a consumer of its own, also if nothing comes."""
 
     @property
     def timeout_s(self) -> float:

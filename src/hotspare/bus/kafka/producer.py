@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 from hotspare.bus import limits
 from hotspare.bus.contract import Commit, Progress
+from hotspare.bus.kafka.client import KafkaSettings
 from hotspare.bus.kafka.progress import (
     EPOCH_KEY,
     GroupRecord,
@@ -26,15 +27,14 @@ from hotspare.bus.kafka.progress import (
 from hotspare.bus.kafka.writer import Record, Writer, Writers, keyed_record, patience_s, records_of
 from hotspare.errors import BusError, Fenced, UnknownResult
 
-_RECENT_S = 0.3
-"""So long ago at most a spare has read what is committed, where it reads along: it does ten times a second."""
-
 
 class KafkaProducer:
     """A `Producer` (contract)."""
 
-    def __init__(self, group: str, topics: tuple[str, ...], writers: Writers, record: ProgressReader) -> None:
-        self._group = group
+    def __init__(
+        self, group: str, topics: tuple[str, ...], writers: Writers, record: ProgressReader, settings: KafkaSettings
+    ) -> None:
+        self._group, self._settings = group, settings
         self._place = progress_partition(group)
         self._topics = topics
         self._writers = writers
@@ -62,7 +62,7 @@ class KafkaProducer:
 
     def publish(self, epoch: int, commit: Commit) -> None:
         limits.check_epoch(epoch)
-        limits.check_commit(self._group, self._topics, commit)
+        limits.check_commit(self._group, self._topics, commit, self._settings.message_bytes_max)
         writer = self._writer
         if writer is None or epoch != self._epoch:
             raise limits.fenced(self._group, epoch, self._epoch)
@@ -96,7 +96,7 @@ class KafkaProducer:
     def _look_first(self, epoch: int) -> None:
         """Before it takes the right from an engine that has it rightly. What a spare read a moment ago is new enough for an epoch
         that it has just won; whoever fences again has a reason to look."""
-        record = self._record.recent(_RECENT_S) if epoch > self._fenced_before else self._record.read()
+        record = self._record.recent(self._settings.recent_s) if epoch > self._fenced_before else self._record.read()
         self._fenced_before = max(epoch, self._fenced_before)
         _refuse_older(self._group, epoch, record)
 

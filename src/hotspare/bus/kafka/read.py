@@ -261,7 +261,11 @@ class KafkaReader:
                     self._idle.append(cursor)
 
     def _new_consumer(self) -> Any:
-        return self._own_consumer() if self._together is None else PartitionConsumer(self._together, self._own_consumer)
+        return (
+            self._own_consumer()
+            if self._together is None
+            else PartitionConsumer(self._together, self._own_consumer, self._settings.alone_s)
+        )
 
     def _own_consumer(self, **options: Any) -> Any:
         usual = {

@@ -22,8 +22,6 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 BACKLOG_MESSAGES_MAX = 1_000
 BACKLOG_BYTES_MAX = 4 << 20
 """More than this waits for a reader: its partition gets a consumer of its own."""
-ALONE_S = 5.0
-"""So long after that a partition keeps it at least, also where nothing comes."""
 _TAKEN_MAX = 1_000
 _POLL_S = 0.02
 """How long a change of what is followed waits at most."""
@@ -201,8 +199,9 @@ class PartitionConsumer:
     """A consumer of one partition, as far as a `read.Cursor` knows one: behind it is the shared one, or one of its own while
     much is to be read. Used by one thread at a time."""
 
-    def __init__(self, shared: SharedConsumer, new: Callable[[], Any]) -> None:
-        self._shared = shared
+    def __init__(self, shared: SharedConsumer, new: Callable[[], Any], alone_s: float) -> None:
+        """`alone_s`: as in `KafkaSettings`."""
+        self._shared, self._alone_s = shared, alone_s
         self._new = new
         self._own: Any = None
         self._way = _Way.NONE
@@ -278,7 +277,7 @@ class PartitionConsumer:
     def _leave_the_others(self, follower: Follower) -> None:
         """More waits than is to wait: the rest is read alone."""
         self._follower = None
-        self._alone_until_s = time.monotonic() + ALONE_S
+        self._alone_until_s = time.monotonic() + self._alone_s
         self._read_alone(TopicPartition(*follower.place, follower.next_offset))
 
     def _read_alone(self, place: TopicPartition) -> None:
@@ -291,7 +290,7 @@ class PartitionConsumer:
         """With the others; False where somebody else here does so already, for a while."""
         self._follower = self._shared.join(place, offset)
         if self._follower is None:
-            self._alone_until_s = time.monotonic() + ALONE_S
+            self._alone_until_s = time.monotonic() + self._alone_s
             return False
         self._way = _Way.SHARED
         return True

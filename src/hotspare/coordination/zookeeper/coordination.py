@@ -53,7 +53,7 @@ from hotspare.retry import Retry
 CONTENDED = Retry(tries_max=20)
 """How often one call is tried because others change the same node meanwhile. Whoever was in the way has come on: no pause."""
 FIRST_CONTACT = 1
-_REMOVED_AT_ONCE = 1_000
+REMOVED_AT_ONCE = 1_000
 """Facts: the servers do nothing else meanwhile."""
 NO_NODE = -1
 """The version of a node that is not there."""
@@ -70,9 +70,16 @@ class _Sighting:
 class ZooKeeperCoordination:
     """A `Coordination` (contract). A call may also raise CoordinationError itself: for an access that is refused."""
 
-    def __init__(self, target: ZooKeeperTarget, clock_ms: Callable[[], int] = monotonic_ms) -> None:
-        """CoordinationSuspended where no server answers."""
-        self._clock_ms = clock_ms
+    def __init__(
+        self,
+        target: ZooKeeperTarget,
+        clock_ms: Callable[[], int] = monotonic_ms,
+        members_max: int = rules.MEMBERS_MAX,
+        removed_at_once: int = REMOVED_AT_ONCE,
+    ) -> None:
+        """CoordinationSuspended where no server answers. A group has at most `members_max` members; a transaction removes at most
+        `removed_at_once` nodes."""
+        self._clock_ms, self._members_max, self._removed_at_once = clock_ms, members_max, removed_at_once
         self._root = target.root
         self._session = ZooKeeperSession(target)
         self._ensured: set[str] = set()
@@ -110,8 +117,8 @@ class ZooKeeperCoordination:
             self._ensure(paths)
             names = self._session.children(paths.members)
             own = sorted((name for name in names if engine_of(name) == engine), key=joining_order)
-            if not own and len({engine_of(name) for name in names}) >= rules.MEMBERS_MAX:
-                raise rules.too_many_members(group)
+            if not own and len({engine_of(name) for name in names}) >= self._members_max:
+                raise rules.too_many_members(group, self._members_max)
             found = self._session.gathered([self._session.getting(f"{paths.members}/{name}") for name in own])
             kept = next((n for n, f in zip(own, found, strict=True) if f is not None and f[1].ephemeralOwner == own_session), None)
             change = self._session.transaction()
@@ -276,7 +283,7 @@ class ZooKeeperCoordination:
 
     def remove_facts(self, group: str, names: Sequence[str]) -> None:
         paths = GroupPaths(self._root, group)
-        for portion in _portions([paths.fact(name) for name in names]):
+        for portion in _portions([paths.fact(name) for name in names], self._removed_at_once):
             try:
                 self._remove(portion)
             except NODE_STATES:  # some are gone already
@@ -385,11 +392,11 @@ class ZooKeeperCoordination:
             self._ensured.add(paths.base)
 
 
-def _portions(nodes: Sequence[str]) -> Iterator[list[str]]:
+def _portions(nodes: Sequence[str], removed_at_once: int) -> Iterator[list[str]]:
     """As many as are removed at once, in this order."""
     portion, size = list[str](), 0
     for node in nodes:
-        if len(portion) == _REMOVED_AT_ONCE or size + _deletion_bytes(node) > NODE_BYTES_MAX:
+        if len(portion) == removed_at_once or size + _deletion_bytes(node) > NODE_BYTES_MAX:
             yield portion
             portion, size = [], 0
         portion.append(node)

@@ -39,9 +39,10 @@ class Property:
 
 
 class Properties(CountsItself):
-    """Values by name, as a part of a page."""
+    """Values by name, as a part of a page: at most `bytes_max` bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = PROPERTIES_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
         self._held: dict[str, Property] = {}
         self._told: dict[str, int] = {}
         """By listener the last change that it was told."""
@@ -54,7 +55,7 @@ class Properties(CountsItself):
         return self._bytes
 
     def freeze(self) -> Properties:
-        twin = Properties()
+        twin = Properties(self._bytes_max)
         twin._held, twin._told = dict(self._held), dict(self._told)
         twin._bytes, twin._changes, twin._begun = self._bytes, self._changes, self._begun
         return twin
@@ -74,9 +75,9 @@ class Properties(CountsItself):
         """Its size. CodeFailure where all together would be too much. None takes the value away, which is a change, too."""
         others = self._bytes - self.get(name)[1]
         try:
-            size = len(encode({name: value}, PROPERTIES_BYTES_MAX - others))
+            size = len(encode({name: value}, self._bytes_max - others))
         except TooMuch as error:
-            message = f"the properties of the project hold more than {PROPERTIES_BYTES_MAX} bytes"
+            message = f"the properties of the project hold more than {self._bytes_max} bytes"
             raise CodeFailure(message, reason=BadReason.CODE_LIMIT) from error
         self._changes, self._bytes = self._changes + 1, others + size
         self._held[name] = Property(self._changes, value, size)

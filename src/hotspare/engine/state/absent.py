@@ -113,12 +113,12 @@ class FrozenAbsent:
 class AbsentPages:
     """Pages by their place in memory, which is that in `numbers` at first. Those at `places` are absent."""
 
-    def __init__(self, reader: PageReader, numbers: Int64s, places: Int64s, asked_by: AskedBy) -> None:
+    def __init__(self, reader: PageReader, numbers: Int64s, places: Int64s, asked_by: AskedBy, spans: int) -> None:
         self.is_absent: UInt8s = np.zeros(len(numbers), np.uint8)
         self.is_absent[places] = 1
         self.left = len(places)
-        self._reader, self._numbers, self._asked_by = reader, numbers, asked_by
-        self._groups = np.unique(group_of(numbers[places])).tolist()
+        self._reader, self._numbers, self._asked_by, self._spans = reader, numbers, asked_by, spans
+        self._groups = np.unique(group_of(numbers[places], spans)).tolist()
         self._read: list[tuple[tuple[Halves, ...], Int64s]] | None = None
         """Halves in each way and places of their pages, of key pages that are not in the index yet; None before they were read."""
         self._indexes = [empty_index() for _ in asked_by.ways]
@@ -129,11 +129,11 @@ class AbsentPages:
         """Places of pages that may be absent, the one with the first row at the end; none before they are asked for."""
 
     @classmethod
-    def of(cls, reader: PageReader, numbers: Int64s, counts: Int64s, asked_by: AskedBy) -> AbsentPages | None:
+    def of(cls, reader: PageReader, numbers: Int64s, counts: Int64s, asked_by: AskedBy, spans: int) -> AbsentPages | None:
         """All but the page that is being filled, where key pages tell of them; None where none is left."""
         full = numbers[:-1]
-        is_told = np.isin(group_of(full), np.array(reader.kept.key_numbers, np.int64)) & (counts[:-1] > 0)
-        return cls(reader, numbers, np.flatnonzero(is_told), asked_by) if is_told.any() else None
+        is_told = np.isin(group_of(full, spans), np.array(reader.kept.key_numbers, np.int64)) & (counts[:-1] > 0)
+        return cls(reader, numbers, np.flatnonzero(is_told), asked_by, spans) if is_told.any() else None
 
     def rows(self, place: int, alive: Bools) -> StoredRows:
         return self._reader.rows(int(self._numbers[place]), alive)
@@ -197,7 +197,7 @@ class AbsentPages:
         halves = tuple(Halves.load(columns, way) for way in range(len(self._indexes)))
         at = np.minimum(np.searchsorted(numbers, halves[0].numbers), len(numbers) - 1)
         places = np.where(numbers[at] == halves[0].numbers, at, -1)
-        missing = np.setdiff1d(np.flatnonzero(self.is_absent & (group_of(numbers) == number)), places)
+        missing = np.setdiff1d(np.flatnonzero(self.is_absent & (group_of(numbers, self._spans) == number)), places)
         if len(missing):
             raise SnapshotDamaged("a page of keys lacks a page of rows")
         if (least := halves[0].least.get(self._asked_by.leaves)) is not None:

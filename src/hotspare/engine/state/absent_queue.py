@@ -23,7 +23,6 @@ from hotspare.engine.kernels.relation import (
 )
 from hotspare.engine.kernels.slots import FIRST, LAST, UNSET
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
-from hotspare.engine.state import key_pages
 from hotspare.engine.state.absent import PageReader
 from hotspare.engine.state.row_layout import Layout, StoredRows
 from hotspare.engine.state.strings import FrozenStrings
@@ -43,10 +42,10 @@ class AbsentRows:
     end: int
 
     @classmethod
-    def of(cls, reader: PageReader | None, layout: Layout, first: int) -> AbsentRows | None:
-        """All but the page that is being filled, of a layout whose oldest row is number `first`; None where that is little, or it
-        cannot be read later."""
-        if reader is None or not reader.kept.stay or len(layout.numbers) < key_pages.PAGES_MIN:
+    def of(cls, reader: PageReader | None, layout: Layout, first: int, pages_min: int) -> AbsentRows | None:
+        """All but the page that is being filled, of a layout whose oldest row is number `first`; None with fewer than `pages_min`
+        pages, or if they cannot be read later."""
+        if reader is None or not reader.kept.stay or len(layout.numbers) < pages_min:
             return None
         absent = cls(reader, layout.page_slots, first, int(layout.numbers[-1]) * layout.page_slots)
         if absent.pages <= 0:

@@ -70,4 +70,4 @@ def remember(known: Known, keys: RememberedKeys, layout: Layout, pages: KeptPage
             known.by_page[number] = given, 0, of_page
     for number in pages.key_numbers:
         if (of_page := pages.key_page_known(number)) is not None:
-            keys.known.by_page[number] = given_of(number, layout), 0, of_page
+            keys.known.by_page[number] = given_of(number, layout, keys.tuning.key_page_spans), 0, of_page

@@ -22,12 +22,9 @@ from hotspare.engine.kernels.slots import NEVER
 from hotspare.engine.rows.chunk import Bools, Int64s
 from hotspare.engine.state.pages import Column, Columns, expect
 from hotspare.engine.state.row_layout import Known, Layout, StoredRows
+from hotspare.engine.tuning import Tuning
 from hotspare.errors import SnapshotDamaged
 
-PAGES_EACH = 64
-"""So many pages of rows by number one stands for."""
-PAGES_MIN = 16
-"""Of fewer pages of rows there are none: they are read at once."""
 _NAMES = ("ends", "halves"), ("met_ends", "met_halves")
 """Of the columns of a key page, by the number of the way in which rows are asked for."""
 
@@ -146,6 +143,7 @@ class RememberedKeys:
     """What stands in the newest key page of each page, so that their rows are not read for every snapshot; shared with snapshots.
     Beside it stands which rows it is of, and for which snapshot it was made: rows that are gone by then have nothing there."""
 
+    tuning: Tuning
     known: Known = field(default_factory=lambda: Known({}))
     by_page: dict[int, tuple[int, Int64s, k.UInt32s, Int64s]] = field(default_factory=dict)
 
@@ -207,33 +205,34 @@ class KeysOfPages:
             return halves[chosen], leaves[chosen] if len(leaves) else leaves
         values, leaves, hashes = self.read(self.first + at, hashes)
         halves = self.asked_by.halves(values, hashes)
-        if self.given < PAGES_EACH:
+        if self.given < self.shared.tuning.key_page_spans:
             self.shared.by_page[number] = self.snapshot, slots, halves, leaves
         return halves, leaves
 
 
 def key_pages(layout: Layout, snapshot: int, asked_by: AskedBy, shared: RememberedKeys, read: Read) -> Sequence[KeysOfPages]:
     """Those of a snapshot with this layout."""
-    if len(layout.numbers) < PAGES_MIN:
+    spans = shared.tuning.key_page_spans
+    if len(layout.numbers) < shared.tuning.key_pages_min:
         return []
     full, open_page = layout.numbers[:-1], int(layout.numbers[-1])
-    groups = np.unique(group_of(full))
-    shared.known.forget_others(groups, open_page // PAGES_EACH)
-    shared.forget_before(open_page // PAGES_EACH * PAGES_EACH)
+    groups = np.unique(group_of(full, spans))
+    shared.known.forget_others(groups, open_page // spans)
+    shared.forget_before(open_page // spans * spans)
     found = []
     for number in groups.tolist():
-        first, end = np.searchsorted(full, [number * PAGES_EACH, (number + 1) * PAGES_EACH]).tolist()
-        given = min(PAGES_EACH, open_page - number * PAGES_EACH)
+        first, end = np.searchsorted(full, [number * spans, (number + 1) * spans]).tolist()
+        given = min(spans, open_page - number * spans)
         found.append(KeysOfPages(number, given, snapshot, first, full[first:end], layout.alive[first:end], asked_by, shared, read))
     return found
 
 
-def group_of(numbers: Int64s) -> Int64s:
-    """Numbers of the key pages that stand for these pages of rows."""
-    found: Int64s = numbers // PAGES_EACH
+def group_of(numbers: Int64s, spans: int) -> Int64s:
+    """Numbers of the key pages that stand for these pages of rows, `spans` for each."""
+    found: Int64s = numbers // spans
     return found
 
 
-def given_of(number: int, layout: Layout) -> int:
+def given_of(number: int, layout: Layout, spans: int) -> int:
     """`KeysOfPages.given` of the key page of that number in a snapshot with this layout."""
-    return min(PAGES_EACH, int(layout.numbers[-1]) - number * PAGES_EACH)
+    return min(spans, int(layout.numbers[-1]) - number * spans)

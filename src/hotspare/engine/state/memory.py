@@ -15,14 +15,14 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from hotspare.engine import tuning
+
 T = TypeVar("T")
 
-RESERVED_BYTES = 1 << 37
-"""Of address space for one array that may grow."""
 _NO_RESERVE = 0x4000
 """MAP_NORESERVE of Linux, which the module has from Python 3.13 on: the kernel does not count what is not written to."""
-SMALL_BYTES = 8 << 20
-"""Up to so many, growing is copying: a few milliseconds."""
+_ENDLESS = 1 << 62
+"""More bytes than any array has."""
 
 
 def grown(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
@@ -36,7 +36,7 @@ def longer(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
     """As `grown`; a large one takes memory only where it is written to. OSError where the system does not give so much address
     space."""
     size = length * entry_bytes(array)
-    if size <= SMALL_BYTES:
+    if size <= tuning.current().small_bytes:
         return grown(array, used, length)
     larger: npt.NDArray[Any] = Space(array.dtype, size // array.itemsize).array
     larger = larger.reshape((length, *array.shape[1:]))
@@ -49,9 +49,9 @@ def with_room(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[An
     if length <= len(array):
         return array
     length = max(length, 2 * len(array))
-    if length * entry_bytes(array) <= SMALL_BYTES:
+    if length * entry_bytes(array) <= tuning.current().small_bytes:
         return grown(array, used, length)
-    return as_much(RESERVED_BYTES // entry_bytes(array), length, lambda most: longer(array, used, most))
+    return as_much(tuning.current().reserved_bytes // entry_bytes(array), length, lambda most: longer(array, used, most))
 
 
 def entry_bytes(array: npt.NDArray[Any]) -> int:
@@ -166,7 +166,7 @@ class Residence(Protocol):
 class _Stays:
     """Nothing leaves."""
 
-    small_bytes = SMALL_BYTES
+    small_bytes = _ENDLESS
 
     def space(self, dtype: np.dtype[Any], length: int) -> LeavingSpace | None:
         return None
@@ -182,7 +182,7 @@ class _Stays:
 
     @property
     def room(self) -> int:
-        return RESERVED_BYTES
+        return _ENDLESS
 
     def __deepcopy__(self, memo: object) -> _Stays:
         return self

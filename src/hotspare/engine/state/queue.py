@@ -21,16 +21,14 @@ from hotspare.engine.kernels import slots
 from hotspare.engine.kernels.relation import TIME_SLIDING, Policy
 from hotspare.engine.kernels.text_collection import mark_ring
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, UInt8s
-from hotspare.engine.state import memory
 from hotspare.engine.state.absent_queue import AbsentRows, Leaving
 from hotspare.engine.state.memory import STAYS, Home, LeavingSpace, Space, as_much
 from hotspare.engine.state.row_layout import StoredRows
 from hotspare.engine.state.strings import FrozenStrings
+from hotspare.engine.tuning import Tuning
 
-_CAPACITY_MIN = 64
-GIVE_BACK_ROWS = 1 << 14
-"""Memory of so many rows is given back at a time, or of more if that is no more than"""
 GIVE_BACK_BYTES = 16 << 20
+"""Memory of at most this size is given back at a time, or of `give_back_rows`."""
 _MARGIN_ROWS = mmap.PAGESIZE
 """So many slots are left free before those whose memory is not given back yet: they may share a page of it."""
 BLOCK_ROWS = 4096
@@ -57,8 +55,11 @@ class Taken(NamedTuple):
 class RowQueue:
     """Rows of `width` lanes in order of arrival. `state`: the entries of `kernels.slots` that a snapshot has."""
 
-    def __init__(self, width: int, keys: Int64s, policy: Policy, state: Int64s, rows: int, home: Home = STAYS) -> None:
+    def __init__(
+        self, width: int, keys: Int64s, policy: Policy, state: Int64s, rows: int, tuning: Tuning, home: Home = STAYS
+    ) -> None:
         self._policy = policy
+        self._tuning = tuning
         self._home = home
         self._sent = self._wanted = 0
         """Whole blocks before this position left memory; rows before that one began to come back."""
@@ -73,7 +74,7 @@ class RowQueue:
         self._twins: list[weakref.ref[RowQueue]] = []
         self._runs, self._refused = np.empty((0, k.RUN_WIDTH), np.int64), np.empty((0, 2), np.int64)
         state[[slots.FIRST, slots.LAST]] = 0
-        self._ring, self._spaces = _ring_for(rows, width, keys, policy, state, home)
+        self._ring, self._spaces = _ring_for(rows, width, keys, policy, state, home, tuning)
         home.welcome(self)
         self._given_back = 0
         """Of rows before this position the memory is given back."""
@@ -266,8 +267,9 @@ class RowQueue:
             last += _MARGIN_ROWS
             if last > self._given_back + self._ring.capacity:
                 self._give_back(floor)
-            elif floor - self._given_back >= GIVE_BACK_ROWS:
-                self._give_back(min(floor, self._given_back + 2 * count + max(GIVE_BACK_ROWS, GIVE_BACK_BYTES // self._row_bytes)))
+            elif floor - self._given_back >= self._tuning.give_back_rows:
+                rows = max(self._tuning.give_back_rows, GIVE_BACK_BYTES // self._row_bytes)
+                self._give_back(min(floor, self._given_back + 2 * count + rows))
         if last > floor + self._ring.capacity:
             self._renew(self.live + count)
 
@@ -347,7 +349,7 @@ class RowQueue:
         self._given_back, self._wanted, self._sent_before_absent = first, 0, first // BLOCK_ROWS * BLOCK_ROWS
         self._sent = self._sent_before_absent if self.absent is None else -(-self.absent.end // BLOCK_ROWS) * BLOCK_ROWS
         rows = rows if self._spaces else max(rows, old.capacity * 2 // 3)
-        new, self._spaces = _ring_for(rows, old.width, old.keys, self._policy, old.state, self._home)
+        new, self._spaces = _ring_for(rows, old.width, old.keys, self._policy, old.state, self._home, self._tuning)
         self._ring = new
         for begin, end in here:
             for part in _slices(old, begin, end - begin):
@@ -363,13 +365,13 @@ def next_rank(rank: Int64s, beats: Int64s, row: int, beat: int) -> int:
 
 
 def _ring_for(
-    rows: int, width: int, keys: Int64s, policy: Policy, state: Int64s, home: Home
+    rows: int, width: int, keys: Int64s, policy: Policy, state: Int64s, home: Home, tuning: Tuning
 ) -> tuple[k.Ring, tuple[Space | LeavingSpace, ...]]:
     """With room for half as many rows more, so that growing is rare; not for twice as many, because a small ring comes round
     through all its memory. A large one has spaces for lanes, validity and times."""
     has_times = policy.kind >= TIME_SLIDING
     row_bytes = 9 * width + (8 if has_times else 0)
-    capacity = max(_CAPACITY_MIN, rows + rows // 2)
+    capacity = max(tuning.queue_rows_min, rows + rows // 2)
 
     def made(spaces: tuple[Space | LeavingSpace, ...], length: int) -> k.Ring:
         arrays = [space.array for space in spaces] or [np.empty(length * width, np.int64), np.empty(length * width, np.bool_)]
@@ -383,9 +385,9 @@ def _ring_for(
         spaces = tuple(home.space(np.dtype(kind), size) or Space(np.dtype(kind), size) for kind, size in columns)
         return made(spaces, length), spaces
 
-    if capacity * row_bytes <= min(memory.SMALL_BYTES, home.small_bytes):
+    if capacity * row_bytes <= min(tuning.small_bytes, home.small_bytes):
         return made((), capacity), ()
-    return as_much(memory.RESERVED_BYTES // row_bytes, capacity + _MARGIN_ROWS, reserved)
+    return as_much(tuning.reserved_bytes // row_bytes, capacity + _MARGIN_ROWS, reserved)
 
 
 def _slices(ring: k.Ring, position: int, count: int) -> list[slice]:

@@ -16,7 +16,7 @@ Semantics (SPEC A8-A13, A19-A23), where the sources leave a choice open:
 
 Where an insert never brings a key that is there, rows stand in a `RowQueue` as long as they leave in the order in which they came.
 Where it is not known that they always will, the first event that wants it otherwise makes the queue pages with an index, and so
-does a row beyond `LATE_INDEX_ROWS_MAX`: making an index of more takes long.
+does a row beyond `late_index_rows_max` of `Tuning`: making an index of more takes long.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from functools import partial
 
 import numpy as np
 
+from hotspare.engine import tuning
 from hotspare.engine.kernels import Whole, slots, unlinked
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.absent import UInt64s
 from hotspare.engine.kernels.pages import Rows
 from hotspare.engine.kernels.text_collection import mark_rows
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s
-from hotspare.engine.state import row_pages
 from hotspare.engine.state.absent import AbsentPages, KeptPages, PageReader, WhenRead
 from hotspare.engine.state.absent_queue import AbsentRows
 from hotspare.engine.state.absent_relation import relate_where_absent, remember
@@ -54,8 +54,6 @@ from hotspare.engine.state.strings import FrozenStrings
 KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
 """The policy of a relation that forgets nothing."""
 _PERSISTED = (slots.NEWEST, slots.BOUNDARY)
-LATE_INDEX_ROWS_MAX = 1 << 14
-"""A relation of more rows that may need an index has one: making it of so many takes some milliseconds."""
 
 
 class Relation:
@@ -67,6 +65,7 @@ class Relation:
         """`reading`: AT_USE where nothing but this class reads rows, and kernels those of a chunk's keys and those that leave."""
         self.shape = shape
         self.policy = policy
+        self._tuning = tuning.current()
         is_queue = self._may_queue and policy.in_order
         self._reading = WhenRead.WHOLE if is_queue else reading
         self._of_pages = policy
@@ -76,9 +75,9 @@ class Relation:
         self._groups: GroupLists | None = None
         self._work: RelationWork | None = None
         self._scratch = output_arrays(0, 0)
-        self._known, self._keys_known = Known({}), RememberedKeys()
+        self._known, self._keys_known = Known({}), RememberedKeys(self._tuning)
         self._snapshot = 0
-        self._pages = self._fresh(row_pages.PAGE_SLOTS)
+        self._pages = self._fresh(self._tuning.page_slots)
         self._begin_queue(0)
         self._begin_groups()
 
@@ -177,7 +176,7 @@ class Relation:
 
     def _is_late(self) -> bool:
         """Whether there are so many rows that making an index of them would take long, should it be needed."""
-        return not self.policy.in_order and self.live > LATE_INDEX_ROWS_MAX
+        return not self.policy.in_order and self.live > self._tuning.late_index_rows_max
 
     def _prepare_index(self) -> None:
         """From now on rows stand in pages with an index."""
@@ -245,7 +244,7 @@ class Relation:
         twin = Relation.__new__(Relation)
         twin._home = STAYS
         twin.shape, twin.policy, twin._work, twin._known = self.shape, self.policy, None, self._known
-        twin._of_pages = self._of_pages
+        twin._of_pages, twin._tuning = self._of_pages, self._tuning
         twin._reading, twin._keys_known = self._reading, self._keys_known
         twin._groups = None
         self._known.snapshots = twin._snapshot = self._known.snapshots + 1
@@ -348,7 +347,7 @@ class Relation:
         count = len(lanes)
         valid = expect(columns, "valid", np.dtype(np.bool_), (count, self.shape.width)).array
         time = expect(columns, "time", np.dtype(np.int64), (count,)).array if self._by_time else np.empty(0, np.int64)
-        layout = Layout.contiguous(0, count, row_pages.PAGE_SLOTS)
+        layout = Layout.contiguous(0, count, self._tuning.page_slots)
         self._load(columns, RowsInMemory(layout, StoredRows(lanes, valid, np.arange(count), time)))
 
     def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
@@ -362,9 +361,9 @@ class Relation:
         """Page by page, so that rows may leave memory while others come."""
         layout, state = source.layout, expect(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
         count = int(np.count_nonzero(layout.alive))
-        is_late = not self.policy.in_order and count > LATE_INDEX_ROWS_MAX
+        is_late = not self.policy.in_order and count > self._tuning.late_index_rows_max
         first = layout.arrivals - count
-        self._known, self._keys_known = Known({}), RememberedKeys()
+        self._known, self._keys_known = Known({}), RememberedKeys(self._tuning)
         in_order = not is_late and layout.is_as(Layout.contiguous(first, layout.arrivals, layout.page_slots))
         absent = None if in_order and self._may_queue else self._absent_of(source)
         self._of_pages = self.policy if absent is None or self.policy.in_order else self.policy._replace(new_keys=0)
@@ -381,7 +380,8 @@ class Relation:
     def _queued(self, queue: RowQueue, source: RowSource, first: int) -> bool:
         """Fill the queue, where rows stand in the order in which they came."""
         queue.begin(first)
-        absent = AbsentRows.of(self._reader_of(source), source.layout, first) if self.policy.in_order else None
+        pages_min = self._tuning.key_pages_min
+        absent = AbsentRows.of(self._reader_of(source), source.layout, first, pages_min) if self.policy.in_order else None
         if absent is not None:
             queue.leave_absent(absent)
         for at in range(absent.pages if absent is not None else 0, len(source.layout.numbers)):
@@ -400,7 +400,8 @@ class Relation:
     def _begin_queue(self, rows: int) -> None:
         """Keep rows in a queue with room for so many, where the policy allows it. There are none yet."""
         if self._may_queue:
-            self._queue = RowQueue(self.shape.width, self._rows.keys, self.policy, self._rows.state, rows, self._home)
+            width, keys, state = self.shape.width, self._rows.keys, self._rows.state
+            self._queue = RowQueue(width, keys, self.policy, state, rows, self._tuning, self._home)
 
     @property
     def _may_queue(self) -> bool:
@@ -444,7 +445,7 @@ class Relation:
         if reader is None:
             return None
         layout, ways = source.layout, asked_by(self.shape, self.policy)
-        return AbsentPages.of(reader, layout.numbers, layout.counts, ways)
+        return AbsentPages.of(reader, layout.numbers, layout.counts, ways, self._tuning.key_page_spans)
 
     def _reader_of(self, source: RowSource) -> PageReader | None:
         """Of pages that can be read later."""
@@ -485,7 +486,7 @@ class Relation:
         return out._replace(counts=counts)
 
     def _fresh(self, page_slots: int) -> RowPages:
-        pages = RowPages(self.shape, self._of_pages, page_slots, self._home)
+        pages = RowPages(self.shape, self._of_pages, page_slots, self._tuning, self._home)
         pages.rows.state[slots.INDEXED] = 1 - self._of_pages.new_keys
         return pages
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from hotspare.engine import tuning
 from hotspare.engine.kernels import index as k
 from hotspare.engine.kernels.multi_index import COUNTS_WIDTH, Lists
 from hotspare.engine.kernels.pages import Rows
 from hotspare.engine.rows.chunk import Int64s
-from hotspare.engine.state.memory import RESERVED_BYTES, as_much, grown, longer
+from hotspare.engine.state.memory import as_much, grown, longer
 
 _SMALL_SEGMENTS = 256
 """Up to so many, a megabyte of them, growing is copying."""
@@ -75,7 +76,7 @@ def _larger(table: npt.NDArray[np.uint64], used: int, segments: int) -> npt.NDAr
     """A table for so many segments, or for all that can come."""
     if segments <= _SMALL_SEGMENTS:
         return grown(table, used, segments * k.SEGMENT)
-    return as_much(RESERVED_BYTES // 8, segments * k.SEGMENT, lambda length: longer(table, used, length))
+    return as_much(tuning.current().reserved_bytes // 8, segments * k.SEGMENT, lambda length: longer(table, used, length))
 
 
 def empty_lists(rows: Rows, links_width: int) -> Lists:

@@ -22,27 +22,25 @@ from hotspare.engine.rows.chunk import Bools, Int64s
 from hotspare.engine.state.absent import AbsentPages, FrozenAbsent
 from hotspare.engine.state.away import PagesAway
 from hotspare.engine.state.key_pages import AskedBy
-from hotspare.engine.state.memory import RESERVED_BYTES, SMALL_BYTES, STAYS, Home, LeavingSpace, as_much, entry_bytes, grown, longer
+from hotspare.engine.state.memory import STAYS, Home, LeavingSpace, as_much, entry_bytes, grown, longer
 from hotspare.engine.state.row_index import empty_index, grown_index, index_bytes
 from hotspare.engine.state.row_layout import NO_PAGE, Layout, StoredRows
 from hotspare.engine.state.row_shape import Shape, leaves_by_own_time
 from hotspare.engine.state.strings import FrozenStrings
-from hotspare.engine.state.unlinked import LINKED_EACH, UnlinkedRows
+from hotspare.engine.state.unlinked import UnlinkedRows
+from hotspare.engine.tuning import Tuning
 
-PAGE_SLOTS = 4096
-"""Of a relation that is made from now on. Nothing that is put out depends on it."""
 _AHEAD = 4
 """Of absent pages that are asked for together, so many are read while one is taken in."""
 _NO_SLOTS: Int64s = np.empty(0, np.int64)
-SPARE_SLOTS = 1 << 18
-"""So many gaps a small relation may have: pages of one that is often changed empty by themselves, which costs nothing."""
 
 
 class RowPages:
     """Pages in memory. `rows` is for kernels; `make_room` where they ask for it, `release` when their outputs are taken away."""
 
-    def __init__(self, shape: Shape, policy: relation_kernels.Policy, page_slots: int, home: Home = STAYS) -> None:
+    def __init__(self, shape: Shape, policy: relation_kernels.Policy, page_slots: int, tuning: Tuning, home: Home = STAYS) -> None:
         self.page_slots = page_slots
+        self._tuning = tuning
         self.home = home
         self._away: PagesAway | None = None
         """None while all rows stay."""
@@ -67,7 +65,7 @@ class RowPages:
         state[[slots.FIRST, slots.LAST, slots.OPEN, slots.HAND, slots.OLDEST, slots.YOUNGEST, slots.SEAM]] = slots.NONE
         state[slots.UNLINKED] = slots.NEVER
         state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
-        state[slots.PAGE_SLOTS], state[slots.SPARE] = page_slots, SPARE_SLOTS
+        state[slots.PAGE_SLOTS], state[slots.SPARE] = page_slots, tuning.spare_slots
         state[slots.EITHER] = leaves_by_own_time(policy)
         self._by_time, self._by_event = policy.kind >= relation_kernels.TIME_SLIDING, policy.by_event == 1
         is_linked = relation_kernels.is_linked
@@ -295,7 +293,7 @@ class RowPages:
         """Of pages that were placed, these are not filled now."""
         self.absent = absent
         if self.is_ordered:
-            self.unlinked = UnlinkedRows(self.rows, len(absent.is_absent), self.page_slots)
+            self.unlinked = UnlinkedRows(self.rows, len(absent.is_absent), self.page_slots, self._tuning.linked_rows)
             self.rows = self.unlinked.over(self.rows)
 
     def entered(self, page: int) -> None:
@@ -364,7 +362,7 @@ class RowPages:
         """After a step of so many rows: go on with what is not in the list."""
         if self.unlinked is None:
             return
-        self.unlinked.link(self.rows, self.absent, LINKED_EACH + rows)
+        self.unlinked.link(self.rows, self.absent, self._tuning.linked_rows + rows)
         if self.absent is None and self.unlinked.is_empty:
             self.unlinked = None
             self.rows = self.rows._replace(waiting=np.empty(0, np.int64))
@@ -385,8 +383,8 @@ class RowPages:
         rows = self.rows
         pages = max(pages_min, 2 * len(rows.pages))
         slot_bytes = sum(map(entry_bytes, (rows.lanes, rows.valid, rows.order)))
-        if pages * self.page_slots * slot_bytes > min(SMALL_BYTES, self.home.small_bytes):
-            pages = max(pages, RESERVED_BYTES // (slot_bytes * self.page_slots))
+        if pages * self.page_slots * slot_bytes > min(self._tuning.small_bytes, self.home.small_bytes):
+            pages = max(pages, self._tuning.reserved_bytes // (slot_bytes * self.page_slots))
         self.rows = as_much(pages, pages_min, self._with_pages)
 
     def _with_pages(self, pages: int) -> k.Rows:

@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hotspare.engine import tuning
 from hotspare.engine.kernels import interning as k
 from hotspare.engine.kernels import text_collection
 from hotspare.engine.kernels.index import SEGMENTS
 from hotspare.engine.kernels.interning import gather_bytes, hash_bytes
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
-from hotspare.engine.state import text_pages
 from hotspare.engine.state.memory import STAYS, Home, LeavingSpace, with_room
 from hotspare.engine.state.row_index import empty_index, grown_index, index_bytes, likely_slots, slots_in
 from hotspare.engine.state.staying_texts import PlacedTexts, StayingTexts
@@ -97,9 +97,10 @@ class StringTable:
     def __init__(self) -> None:
         self.longest = 0
         """No string ever had more bytes."""
-        state, page_bytes = np.zeros(k.STATE_WIDTH, np.int64), 1 << text_pages.TEXT_PAGE_BITS
-        state[[k.COUNT, k.END, k.PAGE_BITS, k.ROUND]] = 1, page_bytes, text_pages.TEXT_PAGE_BITS, 1
-        self._pages = TextPages()
+        self._tuning = tuning.current()
+        state, page_bytes = np.zeros(k.STATE_WIDTH, np.int64), 1 << self._tuning.text_page_bits
+        state[[k.COUNT, k.END, k.PAGE_BITS, k.ROUND]] = 1, page_bytes, self._tuning.text_page_bits, 1
+        self._pages = TextPages(self._tuning)
         self._texts = k.InternedTexts(
             by_text=empty_index(),
             places=np.zeros((64, 2), np.int64),
@@ -125,7 +126,7 @@ class StringTable:
 
     def live_in(self, home: Home) -> None:
         """Where strings are to live; there are none yet."""
-        self._home, self._pages = home, TextPages(home)
+        self._home, self._pages = home, TextPages(self._tuning, home)
         home.welcome(self)
 
     @property

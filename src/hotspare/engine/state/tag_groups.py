@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from hotspare.engine import tuning
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.engine.state.absent import WhenRead
@@ -20,7 +21,6 @@ from hotspare.engine.state.strings import StringTable
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import FieldType, Schema
 
-_LANES_MAX = 1 << 21
 _EMPTY_TEXT = pa.array([""], pa.string())
 
 
@@ -42,7 +42,7 @@ class TagGroups:
         self._nulls = self._first + tags * len(values)
         coded = [i for i, is_coded in enumerate(self._coded) if is_coded]
         coded += [self._first + t * len(values) + v for t in range(tags) for v, i in enumerate(self._values) if types[i] in CODED]
-        self.rows_max = max(1, _LANES_MAX // (self._nulls + tags))
+        self.rows_max = max(1, tuning.current().transposed_lanes // (self._nulls + tags))
         """So many rows are best observed together."""
         self._shape = Shape(self._nulls + tags, tuple(range(self._first)), tuple(coded))
         self._policy = k.Policy(k.TIME_SLIDING, limit_us, limit_us, 0, 0, 0) if limit_us else KEEP_ALL

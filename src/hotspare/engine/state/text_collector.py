@@ -12,9 +12,9 @@
 - **Move** brings pages of text that are less than half full together, and gives their memory back.
 
 A round begins when codes in use, or the bytes of their strings, are twice as many as at the end of the round before, and as
-`COLLECT_CODES_MIN` or `COLLECT_BYTES_MIN`; where strings left memory a quarter more is enough. So strings that nothing holds are at
-most as many as those that something holds, or those bounds, and what comes in while a round goes on: each new string pays for
-looking at `LOOKS_A_STRING` codes. When a round is over, text takes at most twice the memory of the strings that there are.
+`collect_codes_min` or `collect_bytes_min` of `Tuning`; where strings left memory a quarter more is enough. So strings that nothing
+holds are at most as many as those that something holds, or those bounds, and what comes in while a round goes on: each new string
+pays for looking at `looks_a_string` codes. When a round is over, text takes at most twice the memory of the strings that there are.
 
 When it happens shows nowhere: codes are in no output, no digest and no snapshot.
 """
@@ -27,17 +27,12 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from hotspare.engine import tuning
 from hotspare.engine.rows.chunk import UInt8s
 from hotspare.engine.state.strings import StringTable
 
-COLLECT_CODES_MIN = 65_536
-COLLECT_BYTES_MIN = 64 << 20
-"""Below so many codes, and so many bytes, nothing is forgotten."""
 TIMES_WHERE_SHORT = 1.25
 """A round begins where there are so many times as many as at the end of the one before, if there is no memory for all of them."""
-LOOKS_MIN = 1 << 16
-"""So many codes are looked at after a step, about a millisecond's work; and more after a large one:"""
-LOOKS_A_ROW, LOOKS_A_STRING = 4, 16
 
 
 @runtime_checkable
@@ -67,6 +62,7 @@ class TextCollector:
     """How far the round is. A copy, or one that is sent, is at rest: what it would have forgotten the next round finds."""
 
     def __init__(self) -> None:
+        self._tuning = tuning.current()
         self._phase = _Phase.REST
         self._marked: dict[str, tuple[int, int]] = {}
         """By part, the position up to which rows are marked, and that behind the newest row then."""
@@ -85,14 +81,16 @@ class TextCollector:
     def wants_round(self, strings: StringTable) -> bool:
         """Whether forgetting is likely to halve the table, or to make a fifth of it free where memory is short."""
         times = TIMES_WHERE_SHORT if strings.has_left else 2
-        is_long = strings.live > max(COLLECT_CODES_MIN, times * self._live_codes) or strings.staying.wants_round(COLLECT_BYTES_MIN)
-        return is_long or strings.bytes > max(COLLECT_BYTES_MIN, times * self._live_bytes)
+        codes_min, bytes_min = self._tuning.collect_codes_min, self._tuning.collect_bytes_min
+        is_long = strings.live > max(codes_min, times * self._live_codes) or strings.staying.wants_round(bytes_min)
+        return is_long or strings.bytes > max(bytes_min, times * self._live_bytes)
 
     def go_on(self, strings: StringTable, parts: Callable[[], Mapping[str, HoldsCodes]], rows: int) -> None:
         """After a step of so many rows: begin a round where that is worth it, and go on with the one that is under way. `parts`:
         all that hold codes, always under the same names."""
         strings.give_free()
-        looks = LOOKS_MIN + LOOKS_A_ROW * rows + LOOKS_A_STRING * (strings.given - self._given)
+        sizes = self._tuning
+        looks = sizes.looks_min + sizes.looks_a_row * rows + sizes.looks_a_string * (strings.given - self._given)
         self._given = strings.given
         if self.is_resting:
             if not self.wants_round(strings):

@@ -16,16 +16,11 @@ import numpy as np
 
 from hotspare.engine.kernels.interning import BEGIN, COUNT, END, FILL, PAGE_BITS, SIZE, InternedTexts, free_run
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
-from hotspare.engine.state.memory import RESERVED_BYTES, STAYS, Home, LeavingSpace, Space, as_much, longer, with_room
+from hotspare.engine.state.memory import STAYS, Home, LeavingSpace, Space, as_much, longer, with_room
 from hotspare.engine.state.staying_texts import PlacedTexts
+from hotspare.engine.tuning import Tuning
 from hotspare.runs import runs
 
-TEXT_PAGE_BITS = 16
-"""A page has 64 KiB."""
-SMALL_TEXT_BYTES = 1 << 20
-"""So much text is in an ordinary array."""
-RUN_PAGES_MAX = 1 << 10
-"""So many pages are chosen together at most, unless more are needed."""
 FREE_PAGES_MIN, GIVEN_PAGES_MAX = 1 << 8, 1 << 8
 """So many free pages keep their memory, 16 MiB, and of so many it is given back at a time."""
 _PAGE_BYTES = 27
@@ -35,7 +30,8 @@ _PAGE_BYTES = 27
 class TextPages:
     """Which pages are kept, and the address space. `InternedTexts` has the rest; methods return it where arrays are others."""
 
-    def __init__(self, home: Home = STAYS) -> None:
+    def __init__(self, tuning: Tuning, home: Home = STAYS) -> None:
+        self._tuning = tuning
         self._home = home
         self._space: Space | LeavingSpace | None = None
         self.leaving: LeavingSpace | None = None
@@ -90,9 +86,10 @@ class TextPages:
             return texts
         self._note_filled(texts)
         need = -(-size >> bits)
-        begin, count = map(int, free_run(texts.page_bytes, self._kept, need, max(need, RUN_PAGES_MAX)))
+        run = max(need, self._tuning.text_run_pages)
+        begin, count = map(int, free_run(texts.page_bytes, self._kept, need, run))
         if count < need:
-            begin, count, texts = len(texts.page_bytes), max(need, RUN_PAGES_MAX), self._longer(texts, need)
+            begin, count, texts = len(texts.page_bytes), run, self._longer(texts, need)
             count = min(count, len(texts.page_bytes) - begin)
         self._be_written(begin, begin + count, bits)
         self._stays[begin : begin + count] = False
@@ -112,10 +109,10 @@ class TextPages:
         has the old ones of both, and strings that move later move in the new ones."""
         bits, pages = int(texts.state[PAGE_BITS]), len(texts.page_bytes)
         length = max(pages + need, 2 * pages) << bits
-        if length <= min(SMALL_TEXT_BYTES, self._home.small_bytes):
+        if length <= min(self._tuning.small_text_bytes, self._home.small_bytes):
             data = np.empty(length, np.uint8)
         else:
-            self._space = as_much(RESERVED_BYTES, length, lambda most: self._reserved(most >> bits << bits, bits))
+            self._space = as_much(self._tuning.reserved_bytes, length, lambda most: self._reserved(most >> bits << bits, bits))
             self.leaving = None if isinstance(self._space, Space) else self._space
             data = self._space.array
         data[: pages << bits] = texts.data

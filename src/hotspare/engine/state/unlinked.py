@@ -19,8 +19,6 @@ from hotspare.engine.state.absent import AbsentPages
 
 _AHEAD = 2
 """Of absent pages whose rows leave next, so many are asked for while one is taken in."""
-LINKED_EACH = 4096
-"""So many rows come into the list at a time."""
 
 
 def no_runs(pages: int) -> k.Runs:
@@ -29,9 +27,11 @@ def no_runs(pages: int) -> k.Runs:
 
 
 class UnlinkedRows:
-    """Rows of pages of a restore that are not in the list yet, by the place of their page; of rows with an empty list."""
+    """Rows of pages of a restore that are not in the list yet, by the place of their page; of rows with an empty list. At most
+    `linked_rows` come into the list at a time."""
 
-    def __init__(self, rows: Rows, pages: int, page_slots: int) -> None:
+    def __init__(self, rows: Rows, pages: int, page_slots: int, linked_rows: int) -> None:
+        self._linked_rows = linked_rows
         self._runs = no_runs(pages)
         self._waiting = np.full(pages * page_slots, slots.NONE, np.int64)
         rows.state[slots.UNLINKED] = -slots.NEVER
@@ -62,12 +62,12 @@ class UnlinkedRows:
     def link_next(self, rows: Rows, absent: AbsentPages | None, bring: Callable[[int], None]) -> None:
         """It is to be known more of who leaves: by what absent pages leave, else some rows more come into the list; where it is not
         known which, absent pages are read until it is."""
-        if self.link(rows, absent, LINKED_EACH):
+        if self.link(rows, absent, self._linked_rows):
             return
         while absent is not None and absent.left and not self.next_known(absent):
             absent.expect(absent.first(_AHEAD))
             bring(absent.next())
-        self.link(rows, absent, LINKED_EACH)
+        self.link(rows, absent, self._linked_rows)
 
     def link(self, rows: Rows, absent: AbsentPages | None, rows_max: int) -> bool:
         """As many rows come into the list, as far as that is known which. False: none did, and nothing is known that was not."""

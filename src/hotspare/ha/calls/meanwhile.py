@@ -8,17 +8,18 @@ import time
 from collections.abc import Callable, Iterator
 
 REST_S = 2.0
-"""A thread that had nothing to do for so long ends; the next call that needs one starts another."""
 
 
 class Meanwhile:
     """`with meanwhile(task, every_ms)`: while the block runs, `task` is called every so often in another thread, for the first
     time after `every_ms`, until it returns False. It may still be under way when the block has ended, and must not raise.
 
-    One block at a time. Most calls are over before the first time: the thread stays for the next one and need not be woken.
+    One block at a time. Most calls are over before the first time: the thread stays for the next one and need not be woken. It ends
+    if it had nothing to do for `rest_s`; the next call that needs one starts another.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rest_s: float = REST_S) -> None:
+        self._rest_s = rest_s
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
@@ -59,13 +60,13 @@ class Meanwhile:
     def _next(self) -> Callable[[], bool] | None:
         """The task that is due; waits for one. None: there was none for long, and the thread ends."""
         with self._lock:
-            rests_s = time.monotonic() + REST_S
+            rests_s = time.monotonic() + self._rest_s
             while True:
                 now_s = time.monotonic()
                 if self._task is not None and now_s >= self._due_s:
                     return self._task
                 if self._task is not None:
-                    rests_s = now_s + REST_S
+                    rests_s = now_s + self._rest_s
                 elif now_s >= rests_s:
                     self._thread = None
                     return None

@@ -112,13 +112,15 @@ class AskedSnapshot:
     outcome: PersistOutcome | None
 
 
-def ask(coordination: Coordination, group: str, request: PersistRequest, kept: int = requests.KEPT) -> int:
-    """Add a request; its number. Of those that are done, `kept` stay. UsageError where too many wait."""
+def ask(
+    coordination: Coordination, group: str, request: PersistRequest, kept: int = requests.KEPT, waiting_max: int = WAITING_MAX
+) -> int:
+    """Add a request; its number. Of those that are done, `kept` stay. UsageError if `waiting_max` wait."""
     by = {"by": request.by, "keep": request.keep} if request.keep else request.by
     wanted = json.dumps([request.to, by]).encode()
     told = list(_told(coordination.fact_names(group)))
     last, done = requests.last_of(told, RequestPart.REQUEST), requests.last_of(told, RequestPart.RESULT)
-    if last - done >= WAITING_MAX:
+    if last - done >= waiting_max:
         what = f"{last - done} snapshots of group {group} are asked for, and not done"
         raise UsageError(what, hint="`hotspare status` shows who writes one")
     coordination.remove_facts(group, requests.gone(told, kept)[:REMOVED_MAX])

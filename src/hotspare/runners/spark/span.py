@@ -101,13 +101,19 @@ class SpanServer:
 
 
 def follow(
-    bus: Bus, topics: tuple[SourceTopic, ...], limits: BatchLimits, head: HeadLike | None, address: str, shards: int = 1
+    bus: Bus,
+    topics: tuple[SourceTopic, ...],
+    limits: BatchLimits,
+    head: HeadLike | None,
+    address: str,
+    shards: int = 1,
+    span_s: float = SPAN_S,
 ) -> None:
-    """A task's side: until the span is over or the driver is gone. Without `head` the batches stay raw.
+    """A task's side: until the span of `span_s` is over or the driver is gone. Without `head` the batches stay raw.
 
     While the bus is away nothing comes. PositionLost, TopicMissing.
     """
-    over_s, is_last = time.monotonic() + SPAN_S, False
+    over_s, is_last = time.monotonic() + span_s, False
     with suppress(*_GONE), Client(address, "AF_UNIX") as driver:
         positions = positions_from_json(json.loads(driver.recv_bytes()))
         while (word := driver.recv_bytes()).startswith(_NEXT) and not is_last:

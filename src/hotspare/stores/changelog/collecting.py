@@ -8,9 +8,6 @@ from typing import Any, Protocol
 
 from hotspare.stores.changelog.records import GroupRecords, Said, key, value
 
-WRITER_GONE_US = 600_000_000
-"""A writer that was not heard of for so long is taken for dead. If it is not, it writes again."""
-
 
 class Collected(Protocol):
     """What is cleared up: the store, as far as it is needed here."""
@@ -22,9 +19,10 @@ class Collected(Protocol):
     def delete_pages(self, keys: Iterable[str]) -> None: ...
 
 
-def collect(store: Collected, group: str) -> None:
-    """SnapshotFormat where a snapshot has a newer format: it may name more than can be read, and nothing goes."""
-    _abandon(store, group)
+def collect(store: Collected, group: str, writer_gone_s: float) -> None:
+    """SnapshotFormat where a snapshot has a newer format: it may name more than can be read, and nothing goes. `writer_gone_s`: as
+    in `StoreSettings`."""
+    _abandon(store, group, int(writer_gone_s * 1e6))
     _end_superseded(store, group)
     state = store.group(group)
     gone = [shot for shot in state.of("shot") if state.is_gone(shot)]
@@ -45,10 +43,10 @@ def _live(state: GroupRecords) -> list[Said]:
     return [shot for shot in state.of("shot") if not state.is_gone(shot)]
 
 
-def _abandon(store: Collected, group: str) -> None:
+def _abandon(store: Collected, group: str, gone_us: int) -> None:
     """End writers that were not heard of for long, and what they wrote in vain. No clock of a host is asked: it might be wrong."""
     state = store.group(group)
-    old = {writer for writer, alive_us in state.alive_us().items() if state.newest_us - alive_us > WRITER_GONE_US}
+    old = {writer for writer, alive_us in state.alive_us().items() if state.newest_us - alive_us > gone_us}
     store.say(*((key(group, "abandoned", writer), value()) for writer in sorted(old)))
     state = store.group(group)
     claims = [said for said in state.of("claim") if said.of not in state.alive_us()]

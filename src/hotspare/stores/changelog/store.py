@@ -30,6 +30,7 @@ from hotspare.stores.changelog.topics import Topic, parse_url
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, StoredSnapshot
 from hotspare.stores.memory import clock_us
+from hotspare.stores.settings import DEFAULT, StoreSettings
 from hotspare.stores.writing import HEADER, Given, checked, write_new
 
 _T = TypeVar("_T")
@@ -61,11 +62,12 @@ class PagePlace:
 class ChangelogStore:
     """A `Store` (contract)."""
 
-    def __init__(self, url: str, access: Access = Access.CHANGE) -> None:
+    def __init__(self, url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
         """UsageError where the URL names no brokers."""
         client, name, cache = parse_url(url)
-        self._access = access
-        self._manifests, self._pages = (Topic(client, f"{name}.{part}", access) for part in ("manifests", "pages"))
+        self._access, self._settings = access, settings
+        topics = (Topic(client, f"{name}.{part}", access, settings.kafka_call_s) for part in ("manifests", "pages"))
+        self._manifests, self._pages = topics
         self._cache = PageCache(Path(cache) if cache else None)
         self._lock = threading.Lock()
         self._state = ManifestRecords()
@@ -121,7 +123,7 @@ class ChangelogStore:
             if self._is_gone(group, shot):
                 raise limits.gone(group, name) from None
             raise limits.damaged(group, name, str(error)) from None
-        is_large = shot.value["bytes_total"] > later.AT_ONCE_BYTES_MAX
+        is_large = shot.value["bytes_total"] > self._settings.at_once_bytes_max
         if is_large and (reader := self._holding(group, placed.values())) is not None:
             by_hash = {each.hash: each for each in placed.values()}
 
@@ -130,7 +132,7 @@ class ChangelogStore:
 
             blobs = {page: Blob(each.hash, each.size) for page, each in placed.items()}
             header = blobs.pop(HEADER)
-            pages = later.PagesLater(blobs, read, reader)
+            pages = later.PagesLater(blobs, read, reader, self._settings)
             if self._is_gone(group, shot):
                 raise limits.gone(group, name)
             return StoredSnapshot(read([header])[header.hash], pages)
@@ -290,7 +292,7 @@ class ChangelogStore:
         gone = [shot for shot in state.of("shot") if shot.value["name"] in names]
         self.say(*((key(group, "dropped", shot.of), value()) for shot in gone))
         with contextlib.suppress(StoreError):
-            collect(self, group)
+            collect(self, group, self._settings.writer_gone_s)
             shots = [shot for each in self._read(ManifestRecords.groups) for shot in self.group(each).of("shot")]
             there = {shot.of for shot in shots}
             self._known = {writer: pages for writer, pages in self._known.items() if writer in there}

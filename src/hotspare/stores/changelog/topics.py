@@ -18,10 +18,10 @@ from hotspare.errors import StoreError, UsageError
 from hotspare.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
 from hotspare.retry import Retry
 from hotspare.stores.contract import Access
+from hotspare.stores.settings import DEFAULT
 
 DEFAULT_NAME = "hotspare-snapshots"
 CACHE = "cache"
-_TIMEOUT_S = 15.0
 _CHUNK_BYTES_MAX = 900_000
 _RECORD_BYTES = 2_048
 """A key and what Kafka adds to a record, at most."""
@@ -62,10 +62,13 @@ def parse_url(url: str) -> tuple[dict[str, Any], str, str]:
 
 
 class Topic:
-    """One compacted topic of one partition. StoreError where Kafka cannot be reached or refuses. Safe to use by several threads."""
+    """One compacted topic of one partition. StoreError where Kafka cannot be reached or refuses. Safe to use by several threads.
+    `call_s`: as `StoreSettings.kafka_call_s`."""
 
-    def __init__(self, client: Mapping[str, Any], name: str, access: Access = Access.CHANGE) -> None:
-        self._client, self.name, self._access = dict(client), name, access
+    def __init__(
+        self, client: Mapping[str, Any], name: str, access: Access = Access.CHANGE, call_s: float = DEFAULT.kafka_call_s
+    ) -> None:
+        self._client, self.name, self._access, self._call_s = dict(client), name, access, call_s
         self._lock = threading.Lock()
         self._producer: Any = None
         self._consumer: Any = None
@@ -100,17 +103,17 @@ class Topic:
                     "batch.size": room,
                     "compression.type": "lz4",
                 }
-                | {"delivery.timeout.ms": int(_TIMEOUT_S * 1000), "error_cb": lambda _: None},
+                | {"delivery.timeout.ms": int(self._call_s * 1000), "error_cb": lambda _: None},
                 logger=_QUIET,
             )
             self.chunk_bytes = room
 
     def _is_there(self, admin: Any) -> bool:
-        return self.name in admin.list_topics(timeout=_TIMEOUT_S).topics
+        return self.name in admin.list_topics(timeout=self._call_s).topics
 
     def _make(self, admin: Any) -> None:
         topic = NewTopic(self.name, num_partitions=1, replication_factor=-1, config=_SETTINGS)
-        (future,) = admin.create_topics([topic], operation_timeout=_TIMEOUT_S).values()
+        (future,) = admin.create_topics([topic], operation_timeout=self._call_s).values()
         try:
             future.result()
         except KafkaException as error:
@@ -119,11 +122,11 @@ class Topic:
 
     def _described(self, admin: Any) -> tuple[int, dict[str, str]]:
         """Partitions and settings."""
-        topic = admin.list_topics(self.name, timeout=_TIMEOUT_S).topics[self.name]
+        topic = admin.list_topics(self.name, timeout=self._call_s).topics[self.name]
         if topic.error is not None:
             raise KafkaException(topic.error)
         wanted = ConfigResource(ResourceType.TOPIC, self.name)
-        (future,) = admin.describe_configs([wanted], request_timeout=_TIMEOUT_S).values()
+        (future,) = admin.describe_configs([wanted], request_timeout=self._call_s).values()
         return len(topic.partitions), {name: entry.value for name, entry in future.result().items()}
 
     def append(self, records: Iterable[tuple[str, bytes | None]]) -> list[int]:
@@ -156,13 +159,13 @@ class Topic:
         with self._reading() as consumer:
             if not self.chunk_bytes:
                 return
-            first, end = consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=_TIMEOUT_S)
+            first, end = consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=self._call_s)
             position = max(begin, first)
             if position >= end:
                 return
             consumer.assign([TopicPartition(self.name, 0, position)])
             while position < end:
-                message = consumer.poll(_TIMEOUT_S)
+                message = consumer.poll(self._call_s)
                 if message is None:
                     raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
                 if message.error() is not None:
@@ -179,7 +182,7 @@ class Topic:
             for key, offset in sorted(wanted, key=lambda each: each[1]):
                 if offset != at:
                     consumer.assign([TopicPartition(self.name, 0, offset)])
-                message = consumer.poll(_TIMEOUT_S)
+                message = consumer.poll(self._call_s)
                 if message is None:
                     raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
                 at = -1

@@ -6,7 +6,7 @@ the writer writes one of its own, under a name that nobody doomed. Neither ever 
 doomed counts for nothing as long as the collector could yet delete it, which is until it says that it is done or the pages are
 gone, and a page that is gone never comes back under its name.
 
-A writer that was not heard of for `WRITER_GONE_US` is abandoned: its seal is made, and says so. If it does live, it cannot make the
+A writer that was not heard of for `writer_gone_s` is abandoned: its seal is made, and says so. If it does live, it cannot make the
 seal, and writes again. What time it is the storage says, by when it wrote a claim of the collector's own, so that a host whose
 clock is wrong does no harm; where its driver does not tell, clocks of hosts decide when garbage goes, and nothing else. The seal of
 an abandoned writer stays for ever; it has nine bytes.
@@ -35,9 +35,8 @@ from hotspare.stores.objects.layout import (
     writer_of,
 )
 
-WRITER_GONE_US = 600_000_000
 _CLAIM_EVERY_US = 60_000_000
-_ENDED_US = -WRITER_GONE_US - 1
+_ENDED_US = -(1 << 62)
 """Of who has no claim any more: he writes no more, or has sealed it meanwhile."""
 
 
@@ -124,12 +123,13 @@ def holding(group: GroupObjects, blobs: Sequence[Blob]) -> HeldObjects | None:
     return reader
 
 
-def collect(group: GroupObjects, known: dict[str, frozenset[str]]) -> None:
+def collect(group: GroupObjects, known: dict[str, frozenset[str]], writer_gone_s: float) -> None:
     """Delete what no snapshot and no writer names; `known` as in `pages_of`, from call to call. Nothing is deleted where a manifest
-    has a newer format: it may name more than can be read. What cannot be reached is left to the next one."""
+    has a newer format: it may name more than can be read. What cannot be reached is left to the next one. `writer_gone_s`: as in
+    `StoreSettings`."""
     with contextlib.suppress(StoreError):
         listing = group.snapshots()
-        _abandon(group, listing)
+        _abandon(group, listing, int(writer_gone_s * 1e6))
         _remove_superseded(group, listing)
         doomed = group.doomed()
         pages = group.pages().keys()
@@ -156,7 +156,7 @@ def _named(group: GroupObjects, pages: Iterable[str], known: dict[str, frozenset
     return named | {page for page in pages if writer_of(page) in claims.alive_us}
 
 
-def _abandon(group: GroupObjects, listing: Listing) -> None:
+def _abandon(group: GroupObjects, listing: Listing, gone_us: int) -> None:
     """End writers that were not heard of for long, and put away what they left."""
     claims, clock = group.claims(), uuid.uuid4().hex
     unsealed = {entry.writer: entry for entry in listing.entries if entry.writer not in listing.sealed}
@@ -166,7 +166,7 @@ def _abandon(group: GroupObjects, listing: Listing) -> None:
         group.release([f"{clock},0"])
     now = claims.alive_us.pop(clock, 0)
     for writer in {**unsealed, **claims.alive_us}:
-        if now - claims.alive_us.get(writer, _ENDED_US) <= WRITER_GONE_US:
+        if now - claims.alive_us.get(writer, _ENDED_US) <= gone_us:
             continue
         if writer not in listing.sealed and group.seal(writer, ABANDONED) and writer in unsealed:
             group.remove_manifest(unsealed[writer])

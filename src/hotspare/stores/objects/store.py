@@ -20,6 +20,7 @@ from hotspare.stores.memory import clock_us
 from hotspare.stores.objects.bucket import Bucket
 from hotspare.stores.objects.collecting import Writing, collect, holding
 from hotspare.stores.objects.layout import CONFIRMED, REPLACED, WHOLE, GroupObjects, Listing, ManifestObject, hash_of
+from hotspare.stores.settings import DEFAULT, StoreSettings
 from hotspare.stores.writing import HEADER, Given, checked, write_new
 
 _IDENTITY, _PROBE = ".store-id", ".probe-"
@@ -29,9 +30,9 @@ _WRITE_TRIES_MAX = 5
 class ObjectStore:
     """A `Store` (contract). Of a snapshot's pages, eight are on their way at once."""
 
-    def __init__(self, url: str, access: Access = Access.CHANGE) -> None:
+    def __init__(self, url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
         """UsageError where the URL names none."""
-        self._bucket, self._access = Bucket(url), access
+        self._bucket, self._access, self._settings = Bucket(url), access, settings
         self._is_checked = False
         self._named: dict[str, frozenset[str]] = {}
 
@@ -82,7 +83,7 @@ class ObjectStore:
             raise limits.damaged(group, name, str(error)) from None
         if manifest is None:
             raise limits.gone(group, name)
-        is_large = manifest.bytes_total > later.AT_ONCE_BYTES_MAX
+        is_large = manifest.bytes_total > self._settings.at_once_bytes_max
         if is_large and (reader := holding(objects, manifest.blobs)) is not None:
             placed = {hash_of(blob.hash): blob for blob in manifest.blobs}
 
@@ -90,7 +91,9 @@ class ObjectStore:
                 found = self._contents(objects, entry, [placed[blob.hash] for blob in wanted])
                 return {hash_of(each): content for each, content in found.items()}
 
-            pages = later.PagesLater({page: Blob(hash_of(b.hash), b.size) for page, b in manifest.pages}, read, reader)
+            pages = later.PagesLater(
+                {page: Blob(hash_of(b.hash), b.size) for page, b in manifest.pages}, read, reader, self._settings
+            )
             if entry not in objects.snapshots().entries:
                 raise limits.gone(group, name)
             return StoredSnapshot(self._contents(objects, entry, [manifest.header])[manifest.header.hash], pages)
@@ -127,7 +130,7 @@ class ObjectStore:
             for entry in objects.snapshots().entries:
                 if entry.name in names:
                     objects.remove_manifest(entry)
-        collect(objects, self._named)
+        collect(objects, self._named, self._settings.writer_gone_s)
 
     def _check(self) -> None:
         """StoreError where the storage makes an object twice."""

@@ -6,14 +6,6 @@ a while, so a writer that died leaves nothing, and nobody has to look for it.
 
 from __future__ import annotations
 
-from hotspare.stores.later import READER_GONE_S
-
-HELD_S = 600
-"""So long content stays that a writer has written or found, until its snapshot names it."""
-LEFT_S = 60
-"""So long content stays that no snapshot names any more: somebody may just be writing one that does."""
-READERS_GONE_S = int(READER_GONE_S)
-
 HOLD = """
 local found = {}
 for i = 2, #KEYS do

@@ -33,11 +33,11 @@ from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStat
 from hotspare.stores.memory import clock_us
 from hotspare.stores.redis import scripts
 from hotspare.stores.redis.server import server_of
+from hotspare.stores.settings import DEFAULT, StoreSettings
 from hotspare.stores.writing import HEADER, Given, checked, in_parts, write_new
 
 _PUBLISH_TRIES_MAX = 5
 _THE_DEAD = ""
-_RENEW_S = scripts.HELD_S / 4
 _RENEWED_AT_ONCE = 1_000
 """So many contents are in one call, while which the server does nothing else."""
 
@@ -45,9 +45,9 @@ _RENEWED_AT_ONCE = 1_000
 class RedisStore:
     """A `Store` (contract). A value of Redis has 512 MB at most, and so has a page."""
 
-    def __init__(self, url: str, access: Access = Access.CHANGE) -> None:
+    def __init__(self, url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
         """UsageError where the URL names no server."""
-        self._access = access
+        self._access, self.settings = access, settings
         self._server: Any = server_of(url, "a Redis store")
         make = self._server.register_script
         self._hold, self._write, self._publish = make(scripts.HOLD), make(scripts.WRITE), make(scripts.PUBLISH)
@@ -75,7 +75,7 @@ class RedisStore:
             manifest = {"names": list(blobs), "hashes": [b.hash for b in blobs.values()], "sizes": [b.size for b in blobs.values()]}
             told = json.dumps(info)
             with _as_store_error():
-                arguments = [name, told, json.dumps(manifest), keys.contents, str(scripts.LEFT_S)]
+                arguments = [name, told, json.dumps(manifest), keys.contents, str(self.settings.left_s)]
                 answer, *rest = self._publish(keys=keys.of_snapshots, args=arguments)
             if answer == b"taken":
                 raise limits.taken(group, name)
@@ -96,7 +96,7 @@ class RedisStore:
     def discard(self, group: str, name: str) -> None:
         keys = _Keys(group)
         with _as_store_error():
-            self._discard(keys=keys.of_snapshots, args=[name, keys.contents, scripts.LEFT_S])
+            self._discard(keys=keys.of_snapshots, args=[name, keys.contents, self.settings.left_s])
 
     def list(self, group: str) -> Sequence[SnapshotInfo]:
         keys = _Keys(group)
@@ -114,7 +114,7 @@ class RedisStore:
         manifest = self._manifest(keys, name)
         if manifest is None:
             raise limits.gone(group, name)
-        if sum(manifest.get("sizes", ())) > later.AT_ONCE_BYTES_MAX:
+        if sum(manifest.get("sizes", ())) > self.settings.at_once_bytes_max:
             return self._large(keys, group, name)
         found: dict[str, bytes] = {}
         for some in in_parts(sorted(set(manifest["hashes"]))):
@@ -138,7 +138,7 @@ class RedisStore:
             return self._contents(keys, group, name, [blob.hash for blob in wanted])
 
         header = blobs.pop(HEADER)
-        pages = later.PagesLater(blobs, read, reader)
+        pages = later.PagesLater(blobs, read, reader, self.settings)
         return StoredSnapshot(read([header])[header.hash], pages)
 
     def _contents(self, keys: _Keys, group: str, name: str, hashes: Sequence[str]) -> dict[str, bytes]:
@@ -175,8 +175,9 @@ class RedisStore:
 
     def let_go(self, keys: _Keys, reader: str) -> None:
         """What it read goes as what is discarded does."""
+        arguments: list[str | int] = [reader, keys.contents, self.settings.left_s, int(self.settings.reader_gone_s)]
         with _as_store_error():
-            self._let_go(keys=keys.of_reading[:3], args=[reader, keys.contents, scripts.LEFT_S, scripts.READERS_GONE_S])
+            self._let_go(keys=keys.of_reading[:3], args=arguments)
 
     def _written(self, keys: _Keys, given: Mapping[str, Given]) -> dict[str, Blob]:
         writing = _Writing(self, keys)
@@ -188,13 +189,13 @@ class RedisStore:
             return set()
         names = sorted(hashes)
         with _as_store_error():
-            found = self._hold(keys=[keys.refs, *(keys.contents + each for each in names)], args=[scripts.HELD_S, *names])
+            found = self._hold(keys=[keys.refs, *(keys.contents + each for each in names)], args=[self.settings.held_s, *names])
         return {_text(each) for each in found}
 
     def write(self, keys: _Keys, name: str, content: bytes) -> None:
         """It stays as long."""
         with _as_store_error():
-            self._write(keys=[keys.refs, keys.contents + name], args=[scripts.HELD_S, name, content])
+            self._write(keys=[keys.refs, keys.contents + name], args=[self.settings.held_s, name, content])
 
     def _manifest(self, keys: _Keys, name: str) -> dict[str, Any] | None:
         with _as_store_error():
@@ -228,7 +229,7 @@ class _Writing:
         self._renewed_s = time.monotonic()
 
     def hold(self, hashes: set[str]) -> set[str]:
-        if time.monotonic() - self._renewed_s >= _RENEW_S:
+        if time.monotonic() - self._renewed_s >= self._store.settings.held_renew_s:
             for some in in_parts(sorted(self._held), _RENEWED_AT_ONCE):
                 self._store.hold(self._keys, some)
             self._renewed_s = time.monotonic()

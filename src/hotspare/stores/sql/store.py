@@ -23,21 +23,21 @@ from hotspare.stores import later, limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.memory import clock_us
+from hotspare.stores.settings import DEFAULT, StoreSettings
 from hotspare.stores.sql import tables as t
 from hotspare.stores.sql.database import Database, now_us
 from hotspare.stores.writing import HEADER, Given, checked, in_parts, write_new
 
 _NAMES_AT_ONCE = 200
 _PUBLISH_TRIES_MAX = 5
-WRITER_GONE_US = 600_000_000
 """A writer that was not heard of for so long is taken for dead. If it is not, it writes again what was collected."""
 
 
 class SqlStore:
     """A `Store` (contract)."""
 
-    def __init__(self, url: str, access: Access = Access.CHANGE) -> None:
-        self._database, self._access = Database(url, access), access
+    def __init__(self, url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
+        self._database, self._access, self._settings = Database(url, access), access, settings
         self._is_prepared = False
 
     def identity(self) -> str:
@@ -91,7 +91,7 @@ class SqlStore:
 
     def get(self, group: str, name: str) -> StoredSnapshot:
         snapshot = self._stored(group, name)
-        if snapshot.bytes_total > later.AT_ONCE_BYTES_MAX:
+        if snapshot.bytes_total > self._settings.at_once_bytes_max:
             return self._large(group, name, snapshot)
         wanted = select(t.pages.c.page, t.pages.c.hash).where(t.pages.c.snapshot == snapshot.id)
         rows = self._database.rows(wanted.order_by(t.pages.c.number))
@@ -111,7 +111,7 @@ class SqlStore:
         def read(blobs: Sequence[Blob]) -> dict[str, bytes]:
             return self._contents_of(group, name, {blob.hash for blob in blobs})
 
-        pages = later.PagesLater({row.page: Blob(row.hash, row.size) for row in rows}, read, reader)
+        pages = later.PagesLater({row.page: Blob(row.hash, row.size) for row in rows}, read, reader, self._settings)
         header = self._contents_of(group, name, {snapshot.header})[snapshot.header]
         if not rows or not self._find(group, name):
             raise limits.gone(group, name)
@@ -189,7 +189,7 @@ class SqlStore:
         not be done before it is given up, and would begin anew each time. Where somebody began to count on it this moment, the
         database refuses; then the next one collects."""
         with contextlib.suppress(IntegrityError, StoreError):
-            self._database.transaction(_end_the_dead)
+            self._database.transaction(partial(_end_the_dead, settings=self._settings))
             unnamed = self._database.rows(select(t.contents.c.hash).where(~_is_named()))
             for some in in_parts(row.hash for row in unnamed):
                 self._database.change(delete(t.contents).where(t.contents.c.hash.in_(some), ~_is_named()))
@@ -302,10 +302,10 @@ def _publish(connection: Connection, group: str, info: SnapshotInfo, blobs: dict
     return info
 
 
-def _end_the_dead(connection: Connection) -> None:
+def _end_the_dead(connection: Connection, settings: StoreSettings) -> None:
     now = now_us(connection)
-    connection.execute(delete(t.writers).where(t.writers.c.alive_us < now - WRITER_GONE_US))
-    connection.execute(delete(t.readers).where(t.readers.c.alive_us < now - int(later.READER_GONE_S * 1e6)))
+    connection.execute(delete(t.writers).where(t.writers.c.alive_us < now - int(settings.writer_gone_s * 1e6)))
+    connection.execute(delete(t.readers).where(t.readers.c.alive_us < now - int(settings.reader_gone_s * 1e6)))
 
 
 def _is_named() -> Any:

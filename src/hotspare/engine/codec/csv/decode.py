@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine import tuning
 from hotspare.engine.codec.csv.split import TextLayout, TextRows, split
 from hotspare.engine.rows.bad_reasons import RowReason
 from hotspare.engine.rows.elementwise import Rows, chosen, true_rows
@@ -24,7 +25,6 @@ from hotspare.model.events import FLAG_LETTER, Flag, Opcode
 from hotspare.model.types import Field, FieldType, Schema
 
 UInt8s = npt.NDArray[np.uint8]
-PIECE_BYTES = 1 << 19
 SHOWN_LENGTH_MAX = 100
 """How many characters of a field that cannot be read are shown in the sentence."""
 _NO_ROWS: Rows = np.empty(0, np.int64)
@@ -127,11 +127,11 @@ def decode_rows(values: pa.Array, schema: Schema, options: CsvOptions | None = N
 
 def _pieces(values: pa.Array) -> list[tuple[int, int]]:
     """Messages that are decoded at once: of a size that the processor's cache can hold, one at least."""
-    ends = np.cumsum(pc.binary_length(values).fill_null(0).to_numpy())
+    ends, piece_bytes = np.cumsum(pc.binary_length(values).fill_null(0).to_numpy()), tuning.current().csv_piece_bytes
     cuts, begin = [], 0
     while begin < len(values):
         size = ends[begin - 1] if begin else 0
-        end = max(begin + 1, int(np.searchsorted(ends, size + PIECE_BYTES, side="right")))
+        end = max(begin + 1, int(np.searchsorted(ends, size + piece_bytes, side="right")))
         cuts.append((begin, end))
         begin = end
     return cuts

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from hotspare.engine import tuning
 from hotspare.engine.codec.csv.decode import DecodedRows, WrongTexts, kept_rows, renumbered
 from hotspare.engine.codec.csv.lines import joined, numbered, strings_of
 from hotspare.engine.codec.json.flat import read_flat
@@ -49,8 +50,6 @@ _BLANKS_MAX = 4
 """How many blanks around a line are looked through; a line with more goes the plain way."""
 _IS_BLANK = np.isin(np.arange(256), list(b" \t\r"))
 _CALL_MESSAGES_MAX = 16_384
-_FLAT_BYTES = 1 << 20
-"""So much text, or one message, is read by its tokens at once: they take many times the room."""
 _REFUSALS_MAX = 24
 """How often Arrow's parser may refuse before all that it refuses is decoded plainly: a call costs as much as many messages."""
 _EXAMPLES = 8
@@ -186,7 +185,7 @@ def _flat(every: _Messages, messages: Rows, schema: Schema, found: _Found) -> Ro
         return messages
     left = [messages[:0]]
     sizes = np.cumsum(np.diff(every.text.end, prepend=-1)[messages])
-    for mine in np.split(messages, np.flatnonzero(np.diff(sizes // _FLAT_BYTES)) + 1):
+    for mine in np.split(messages, np.flatnonzero(np.diff(sizes // tuning.current().json_piece_bytes)) + 1):
         read = read_flat(*every.chosen(mine).text.texts(), schema)
         found.add(None if read.rows is None else renumbered(read.rows, mine), read.bad.renumbered(mine))
         left.append(mine[read.left])

@@ -1,0 +1,113 @@
+"""The sizes by which the engine core keeps its state: how it works, never what it computes.
+
+Outputs, digests and the rows of a snapshot are the same under every value, so tests run under `SMALL`, where a few rows meet each
+edge: pages fill, rings come round, indexes are built, texts are collected. Parts of a state read the current value when they are
+constructed, and keep it; a restored state has the page size of its snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """Sizes of a state, with the values of production as defaults. 0 is allowed for `spare_slots`, `late_index_rows_max`,
+    `small_bytes`, `small_text_bytes` and the `looks_` fields."""
+
+    page_slots: int = 4096
+    """Slots of a page of rows."""
+    spare_slots: int = 1 << 18
+    """Gaps that a small relation may have: pages of one that changes often empty by themselves, which costs nothing."""
+    late_index_rows_max: int = 1 << 14
+    """A relation with more rows that may need an index has one: building it for this many takes some milliseconds."""
+    linked_rows: int = 4096
+    """Rows of a restore that are linked into the list of retention at a time."""
+
+    key_pages_min: int = 16
+    """With fewer pages of rows a snapshot has no key pages, and a restore reads all rows at once."""
+    key_page_spans: int = 64
+    """Pages of rows, by number, that one key page describes. A snapshot is restored under the value under which it was written."""
+
+    queue_rows_min: int = 64
+    """Rows for which a queue has room at first."""
+    give_back_rows: int = 1 << 14
+    """Rows of a large queue whose memory is given back at a time."""
+
+    text_page_bits: int = 16
+    """A page of text has two to this power bytes."""
+    small_text_bytes: int = 1 << 20
+    """Up to this many bytes of text are in an ordinary array."""
+    text_run_pages: int = 1 << 10
+    """Pages of text that are chosen together at most, unless one text needs more."""
+    collect_codes_min: int = 65_536
+    """With at most this many codes, and at most `collect_bytes_min` bytes of text, no text is collected."""
+    collect_bytes_min: int = 64 << 20
+    looks_min: int = 1 << 16
+    """Codes at which the collector looks after a step, about a millisecond's work; and more for each row and each new string:"""
+    looks_a_row: int = 4
+    looks_a_string: int = 16
+
+    csv_piece_bytes: int = 1 << 19
+    """Bytes of CSV that are decoded together: what the processor's cache can hold, or one message."""
+    json_piece_bytes: int = 1 << 20
+    """Bytes of JSON that are read by their tokens together, or one message: tokens take many times the room. These two are read for
+    each batch, as decoding keeps no state."""
+    clock_rows: int = 64
+    """Rows at which the clock of a partition looks at first; four times as many each time that it finds nothing."""
+
+    transposed_lanes: int = 1 << 21
+    """Values that a transpose window makes together at most, unless one row has more."""
+
+    small_bytes: int = 8 << 20
+    """Up to this size an array grows by copying, which takes a few milliseconds; a larger one has reserved address space. This one
+    and `reserved_bytes` are also read when an array grows: whatever grew before fits any value."""
+    reserved_bytes: int = 1 << 37
+    """Address space of one array that may grow."""
+
+
+DEFAULT = Tuning()
+SMALL = Tuning(
+    page_slots=4,
+    spare_slots=0,
+    late_index_rows_max=2,
+    linked_rows=7,
+    key_pages_min=2,
+    key_page_spans=3,
+    queue_rows_min=4,
+    give_back_rows=8,
+    text_page_bits=5,
+    small_text_bytes=1 << 9,
+    text_run_pages=2,
+    collect_codes_min=1,
+    collect_bytes_min=1,
+    looks_min=3,
+    looks_a_row=1,
+    looks_a_string=1,
+    csv_piece_bytes=16,
+    json_piece_bytes=64,
+    clock_rows=2,
+    transposed_lanes=1,
+    small_bytes=1 << 12,
+    reserved_bytes=1 << 20,
+)
+"""For tests: a few rows meet each edge."""
+
+_current = [DEFAULT]
+
+
+def current() -> Tuning:
+    """The value for what is constructed now, of the whole process."""
+    return _current[-1]
+
+
+@contextmanager
+def under(tuning: Tuning) -> Iterator[None]:
+    """Makes this the current value within the block. For tests: no other thread may construct parts of a state meanwhile."""
+    _current.append(tuning)
+    try:
+        yield
+    finally:
+        _current.pop()

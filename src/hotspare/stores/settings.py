@@ -1,0 +1,38 @@
+"""The sizes and times by which a store works; what it keeps does not depend on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hotspare.retry import Retry
+
+_AWAY = Retry(lasting_s=30.0, pause_s=0.1, pause_max_s=2.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """Of one opened store. All processes that use a store have the same `reader_gone_s` and `writer_gone_s`, except in tests."""
+
+    at_once_bytes_max: int = 16 << 20
+    """A larger snapshot is read page by page: it may be larger than memory."""
+    ahead_bytes: int = 8 << 20
+    """Bytes of pages that are read in one call and kept until they are requested."""
+    away: Retry = _AWAY
+    """How a page is requested again while the server does not answer."""
+    renew_s: float = 60.0
+    """How often a reader renews its hold on pages."""
+    reader_gone_s: float = 600.0
+    """A reader without a sign of life for longer counts as dead."""
+    writer_gone_s: float = 600.0
+    """A writer without a sign of life for longer counts as dead. If it lives, it writes again."""
+    held_s: int = 600
+    """How long Redis keeps content that a writer wrote or found, until its snapshot names it."""
+    held_renew_s: float = 150.0
+    """How often a writer renews that."""
+    left_s: int = 60
+    """How long Redis keeps content that no snapshot names any more: another writer may just count on it."""
+    kafka_call_s: float = 15.0
+    """How long one call of a changelog's Kafka client may take."""
+
+
+DEFAULT = StoreSettings()

@@ -1,0 +1,49 @@
+"""Sizes of the engine core, as laws draw them: what a state computes does not depend on them, so every example has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+from hypothesis import strategies as st
+
+from hotspare.engine.tuning import DEFAULT, SMALL, Tuning
+
+SIZES: Mapping[str, Sequence[int]] = {
+    "page_slots": (1, 2, 4, 16),
+    "spare_slots": (0,),
+    "late_index_rows_max": (0, 2, 7, DEFAULT.late_index_rows_max),
+    "linked_rows": (1, 7),
+    "key_pages_min": (1, 2),
+    "key_page_spans": (1, 3),
+    "queue_rows_min": (1, 4),
+    "give_back_rows": (1, 8),
+    "text_page_bits": (3, 5, 16),
+    "small_text_bytes": (1 << 9, DEFAULT.small_text_bytes),
+    "text_run_pages": (1, 2),
+    "collect_codes_min": (1, DEFAULT.collect_codes_min),
+    "collect_bytes_min": (1, DEFAULT.collect_bytes_min),
+    "looks_min": (1, 3, DEFAULT.looks_min),
+    "looks_a_row": (0, 1, 4),
+    "looks_a_string": (1, 16),
+    "csv_piece_bytes": (1, 16, DEFAULT.csv_piece_bytes),
+    "json_piece_bytes": (1, 64, DEFAULT.json_piece_bytes),
+    "clock_rows": (1, 2, DEFAULT.clock_rows),
+    "transposed_lanes": (1, 16),
+    "small_bytes": (1 << 12, DEFAULT.small_bytes),
+    "reserved_bytes": (1 << 20,),
+}
+"""Values of each field, mostly those at which a few rows meet an edge."""
+
+
+def tunings(**fixed: int) -> st.SearchStrategy[Tuning]:
+    """Any tuning of `SIZES`, but for the fields that are `fixed`. Shrinks towards `SMALL`."""
+    fields = {name: st.sampled_from(sizes) for name, sizes in SIZES.items() if name not in fixed}
+    drawn = st.fixed_dictionaries(fields).map(lambda sizes: Tuning(**sizes, **fixed))
+    return st.one_of(st.just(replace(SMALL, **fixed)), drawn)
+
+
+def any_tuning(random: Random, **fixed: int) -> Tuning:
+    """As `tunings`, by a generator of random numbers."""
+    return Tuning(**{name: random.choice(sizes) for name, sizes in SIZES.items()} | fixed)
