@@ -35,21 +35,29 @@ from tests.unit.lock_children import FLOCK, locking, stop
 
 TOPIC = "p.project.cq.window.O"
 TIMEOUT_S = 120.0
+LEASE_MS = 600_000
 
 
 def member(name: str) -> Member:
     return Member(name, "", 1, 1, "host", "", "", "", "", {}, {})
 
 
+@pytest.fixture(autouse=True)
+def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instances look at a lease that lasts for long as often as at a short one."""
+    monkeypatch.setattr(adapter_group, "_RENEWALS_PER_LEASE", 10_000)
+    monkeypatch.setattr(adapter_group, "_POLLS_PER_LEASE", 10_000)
+
+
 class Instance:
     """One instance in a thread; its work lasts until the turn is over, or until it is told to end."""
 
-    def __init__(self, coordination: MemoryCoordination, name: str, lease_ms: int = 3_000) -> None:
+    def __init__(self, coordination: MemoryCoordination, name: str) -> None:
         self.client = coordination.client(name)
         self.stop, self.end = threading.Event(), threading.Event()
         self.epochs: list[int] = []
         self.roles: list[AdapterRole] = []
-        settings = AdapterSettings("g", lease_ms)
+        settings = AdapterSettings("g", LEASE_MS)
         self.group = AdapterGroup(self.client, settings, member(name), changed=lambda role, epoch: self.roles.append(role))
         self.thread = threading.Thread(target=self.group.run, args=(self._work, self.stop))
 
@@ -85,24 +93,17 @@ def test_one_works_and_another_goes_on_when_it_has_finished() -> None:
 
 
 def test_a_lost_lease_ends_the_turn() -> None:
-    coordination = MemoryCoordination()
+    """At the next renewal, long before the instance's own clock would end it."""
+    now_ms = 0
+    coordination = MemoryCoordination(lambda: now_ms)
     with Instance(coordination, "a") as a:
         wait(lambda: a.epochs == [1], "the first turn")
         other = coordination.client("x")
-        assert other.campaign(GROUP_PREFIX + "g", 1, member("x"), 200) == 2
-        wait(lambda: a.epochs == [1, 3], "another turn, once the other lease is over")
-
-
-def test_a_turn_that_somebody_else_took_is_over_at_the_next_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long before the own clock would end it."""
-    monkeypatch.setattr(adapter_group, "_RENEWALS_PER_LEASE", 10_000)
-    coordination = MemoryCoordination()
-    with Instance(coordination, "a", lease_ms=600_000) as a:
-        wait(lambda: a.epochs == [1], "the first turn")
-        other = coordination.client("x")
-        assert other.campaign(GROUP_PREFIX + "g", 1, member("x"), 600_000) == 2
+        assert other.campaign(GROUP_PREFIX + "g", 1, member("x"), LEASE_MS) == 2
         wait(lambda: a.roles[-1] is AdapterRole.STANDBY, "the end of the turn")
-    assert other.leader(GROUP_PREFIX + "g").holder == "x"
+        assert other.leader(GROUP_PREFIX + "g").holder == "x"
+        now_ms += LEASE_MS
+        wait(lambda: a.epochs == [1, 3], "another turn, once the other lease is over")
 
 
 def test_what_the_work_raises_ends_the_instance_and_frees_the_turn() -> None:
@@ -121,24 +122,27 @@ def test_what_the_work_raises_ends_the_instance_and_frees_the_turn() -> None:
 class _Hanging(Instance):
     """Its work never looks at its turn."""
 
-    let_go = threading.Event()
-
     def _work(self, turn: Turn) -> None:
         self.epochs.append(turn.epoch)
-        self.let_go.wait()
+        assert self.end.wait(TIMEOUT_S)
 
 
 def test_an_instance_whose_work_hangs_loses_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lease is kept by work that goes on, not by the thread that renews it."""
-    monkeypatch.setattr(adapter_group, "UNSEEN_S_MAX", 0.3, raising=False)
-    coordination = MemoryCoordination()
-    with _Hanging(coordination, "a", lease_ms=200) as hung:
+    monkeypatch.setattr(adapter_group, "UNSEEN_S_MAX", 0.0)
+    now_ms, renewals = 0, list[int]()
+    coordination = MemoryCoordination(lambda: now_ms)
+    hung, other = _Hanging(coordination, "a"), Instance(coordination, "b")
+    renew = hung.client.renew
+    monkeypatch.setattr(hung.client, "renew", lambda *given: renewals.append(given[1]) or renew(*given))
+    with hung:
         wait(lambda: hung.epochs == [1], "the first turn")
-        with Instance(coordination, "b") as other:
-            try:
-                wait(lambda: other.epochs == [2], "the other one's turn")
-            finally:
-                _Hanging.let_go.set()
+        with other:
+            wait(lambda: AdapterRole.STANDBY in other.roles, "a standby")
+            now_ms += LEASE_MS
+            wait(lambda: other.epochs == [2], "the other one's turn")
+            hung.end.set()
+    assert renewals == []
 
 
 class _Clock:
