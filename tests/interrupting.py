@@ -1,8 +1,8 @@
 """A plugin of pytest: an interrupt ends the run, also if Python or the code under test discards the exception that it raises.
 
 Python discards what a garbage collection's callback raises. Hypothesis installs such a callback, so a SIGINT that arrives during a
-collection raised KeyboardInterrupt there, failed one test as an unraisable exception, and the run went on. A command under test that
-installs its own handlers takes the signal for itself. This plugin repeats the interrupt until pytest reports it.
+collection raised KeyboardInterrupt there, failed one test as an unraisable exception, and the run went on. A command under test
+that installs its own handlers takes the signal for itself. This plugin repeats the interrupt until pytest reports it.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from hotspare.testing.recorder import OutputReader, ReferenceRun
 from hotspare.testing.server_process import LOOPBACK
 from hotspare.testing.verify import compare_stream
 from hotspare.testing.zookeeper_server import ZooKeeperServer
+from tests.e2e.site import LEASE
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 BEFORE = """\
@@ -67,6 +68,7 @@ class Site:
             project.write_text(text)
             own.mkdir()
             options: tuple[str, ...] = (
+                *LEASE,
                 "--runner",
                 runner,
                 "--snapshot-interval-ms",

@@ -12,7 +12,7 @@ from hotspare.bus.naming import group_name
 from hotspare.testing.cluster import Cluster, command, wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer
-from tests.e2e.site import PATIENT, PROJECT, whole_lines
+from tests.e2e.site import LEASE, PATIENT, PROJECT, whole_lines
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 TIMEOUT_S = 120
@@ -35,7 +35,7 @@ class Group:
             group_name(self._prefix, name),
             self._prefix,
             self._folder,
-            ("--runner", "local", *store, "--snapshot-interval-ms", "500", *options),
+            (*LEASE, "--runner", "local", *store, "--snapshot-interval-ms", "500", *options),
             coordination_url=f"{zookeeper.url}/{folder.name}",
         )
         self._subscribed = False

@@ -16,7 +16,7 @@ from hotspare.testing.server_process import LOOPBACK
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.e2e.chaos.upgrade_scenarios import OPTIONS, STEPS, UpgradeScenario
 from tests.e2e.shop import NEW, OLD, Shop, check_changed, check_unchanged
-from tests.e2e.site import PATIENT, Site
+from tests.e2e.site import LEASE, PATIENT, Site
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -131,7 +131,7 @@ def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_o
         publisher = shop.begin()
         shop.wait_for_more("sales/kept", 100)
         upgraded("--beside", "--empty")
-        run = newer(shop, "run", str(shop.site.project), "--engine", "two", *shop.site.options)
+        run = newer(shop, "run", str(shop.site.project), "--engine", "two", *LEASE, *shop.site.options)
         cluster.engines["two"] = cluster._spawn("two", run, LOOPBACK)
         cluster.wait_ready(240)
         assert "two is active" in upgraded("--lead")
