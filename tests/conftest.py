@@ -23,13 +23,13 @@ from hotspare.testing.server_process import free_ports
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 
 settings.register_profile(
-    "explore", max_examples=50, deadline=None, print_blob=True, derandomize=False, suppress_health_check=[HealthCheck.too_slow]
+    "explore", max_examples=20, deadline=None, print_blob=True, derandomize=False, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("thorough", parent=settings.get_profile("explore"), max_examples=2000)
 settings.register_profile("ci", parent=settings.get_profile("explore"), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "explore"))
 
-pytest_plugins = ["tests.tiers"]
+pytest_plugins = ["tests.interrupting", "tests.repeating", "tests.tiers"]
 _LENDER = pytest.StashKey["Lender"]()
 
 if TYPE_CHECKING:

@@ -53,12 +53,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item._nodeid += _GROUP
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Any:
-    """Reports a test by the name under which it can be run again."""
-    report = yield
-    report.nodeid = report.nodeid.removesuffix(_GROUP)
-    return report
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Takes the group off the names again, once the scheduler has them: a test is reported by the name that repeats it."""
+    for item in session.items:
+        item._nodeid = item.nodeid.removesuffix(_GROUP)
 
 
 class _ByFile(LoadScopeScheduling):

@@ -53,11 +53,12 @@ def test_kill_at_any_instant_leaves_a_consistent_bus(tmp_path: Path) -> None:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
             bus = SqliteBus(file, busy_timeout_ms=20_000)
-            # Wait for some commits of this process, a different number each time, then strike wherever it stands.
+            # Wait for some commits of this process and then for some looks, each time for other numbers, and strike wherever it is.
             aim = bus.end_offset(Partition("out")) + 2 * choice.randint(1, 8)
             while bus.end_offset(Partition("out")) < aim:
                 bus.read(Partition("out"), aim - 1, messages_max=1, bytes_max=1, wait_ms=1000)
-            threading.Event().wait(choice.random() / 500)
+            for _ in range(choice.randrange(100)):
+                bus.end_offset(Partition("out"))
             process.send_signal(signal.SIGKILL)
             process.wait()
             bus.close()

@@ -32,6 +32,8 @@ def move(monkeypatch: pytest.MonkeyPatch, boot: str) -> None:
 
 
 def test_a_file_that_another_machine_writes_to_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch ends with the first write that it sees."""
+    monkeypatch.setattr("hotspare.bus.sqlite_machine.WATCH_S", 60.0)
     here, over = SqliteBus(file), threading.Event()
 
     def tick() -> None:
@@ -54,6 +56,7 @@ def test_a_file_that_another_machine_writes_to_is_refused(file: Path, monkeypatc
 def test_a_file_that_nobody_writes_to_is_taken_over_and_who_slept_writes_nothing(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("hotspare.bus.sqlite_machine.WATCH_S", 0.1)
     before = SqliteBus(file)
     producer = before.producer("g", [])
     producer.fence(1)

@@ -15,6 +15,7 @@ from hotspare.coordination.contract import NOBODY, Coordination, Leader, Renewed
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.sqlite import SqliteCoordination
 from hotspare.errors import UsageError
+from hotspare.testing.cluster import wait_until
 from tests.contract.material import member
 
 OpenCoordination = Callable[[], Coordination]
@@ -84,8 +85,7 @@ def test_only_the_holder_of_the_epoch_renews(coordination: Coordination) -> None
 
 def test_a_lease_runs_out_by_itself(coordination: Coordination) -> None:
     coordination.campaign("g", 0, member("a"), 1)
-    while coordination.leader("g").lease_left_ms > 0:
-        threading.Event().wait(0.001)
+    wait_until(lambda: coordination.leader("g").lease_left_ms <= 0, "the lease is over")
     assert holder(coordination.leader("g")) == (1, "a", "")
     assert coordination.renew("g", 1, "a", LONG_MS)
     assert coordination.leader("g").lease_left_ms > 0

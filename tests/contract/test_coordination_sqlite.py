@@ -23,11 +23,11 @@ from tests.contract.material import member
 coordination = SqliteCoordination(Path(sys.argv[1]), busy_timeout_ms=20000)
 me = member(sys.argv[2])
 while True:
-    won = coordination.campaign("g", coordination.leader("g").epoch, me, 1000)
+    won = coordination.campaign("g", coordination.leader("g").epoch, me, 2000)
     if won:
         print(won, flush=True)
         coordination.join("g", me)
-        coordination.renew("g", won, me.engine, 1000)
+        coordination.renew("g", won, me.engine, 2000)
 """
 
 

@@ -170,7 +170,7 @@ def test_a_killed_subscriber_writes_each_output_once(tmp_path: Path, bus: Bus, b
 
 
 GROUP = "adapter:both"
-LEASE_MS = 300
+LEASE_MS = 2_000
 
 
 @pytest.fixture

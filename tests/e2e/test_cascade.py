@@ -28,6 +28,7 @@ from hotspare.testing.server_process import LOOPBACK
 from hotspare.testing.verify import compare_stream
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.e2e.prepared import prepared
+from tests.e2e.site import LEASE
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 BEFORE = """\
@@ -68,6 +69,7 @@ class Site:
             project.write_text(text)
             own.mkdir()
             options: tuple[str, ...] = (
+                *LEASE,
                 "--runner",
                 runner,
                 "--snapshot-interval-ms",

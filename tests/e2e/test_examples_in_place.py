@@ -14,6 +14,7 @@ import pytest
 from hotspare.bus.naming import group_name
 from hotspare.testing.cluster import Cluster, command, wait_until
 from tests.e2e.prepared import prepared
+from tests.e2e.site import LEASE
 
 EXAMPLES = Path(__file__).parents[2].parent / "shared" / "conformance"
 pytestmark = [
@@ -32,7 +33,7 @@ class Example:
     def __init__(self, folder: Path, project: str, name: str, prefix: str = PREFIX) -> None:
         self.folder, self.name, self.prefix = folder, name, prefix
         self.bus_url = f"sqlite:///{folder / 'bus.db'}"
-        options = ("--runner", "local", "--snapshot-interval-ms", "200")
+        options = (*LEASE, "--runner", "local", "--snapshot-interval-ms", "200")
         self.cluster = Cluster(
             EXAMPLES / project, self.bus_url, group_name(prefix, name), prefix, folder, options, launcher=prepared
         )

@@ -12,7 +12,7 @@ from hotspare.demo.scenario import Demo, DemoOptions
 from hotspare.demo.site import embedded
 from hotspare.host.process import EXIT_RUNNER_DIED
 from hotspare.testing.cluster import wait_until
-from tests.e2e.site import PATIENT, Site
+from tests.e2e.site import LEASE, PATIENT, Site
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -21,7 +21,9 @@ def test_killed_jvm_killed_and_frozen_engines_lose_double_and_change_nothing_e2_
     """SPEC E2, E3, E5, E16, L5. With patterns open and groups half full, and people's own code in between."""
     said: list[str] = []
     faults = (Fault.KILL, Fault.KILL_JVM, Fault.FREEZE)
-    options = DemoOptions(tmp_path, embedded(tmp_path), events=6000, rate=300, faults=faults, project=DemoProject.WINDOWS)
+    options = DemoOptions(
+        tmp_path, embedded(tmp_path), events=6000, rate=300, faults=faults, engine_options=LEASE, project=DemoProject.WINDOWS
+    )
     demo = Demo(options, said.append)
     report = demo.run()
     assert report.is_exact, (report.last_line(), said)

@@ -22,6 +22,7 @@ from hotspare.errors import ClusterError
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.processes import is_process_gone
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
+from tests.e2e.site import LEASE
 from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, publish_all
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -36,7 +37,7 @@ NO_EXECUTORS = ("--master", "local[2]", "--task-lease-ms", "5000")
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     project = tmp_path / "shop.yaml"
     project.write_text(PROJECT)
-    options = ("--runner", "partitioned", "--shards", str(SHARDS), "--snapshot-interval-ms", "500")
+    options = (*LEASE, "--runner", "partitioned", "--shards", str(SHARDS), "--snapshot-interval-ms", "500")
     made = Cluster(project, f"sqlite:///{tmp_path / 'bus.db'}", GROUPS[0], PREFIX, tmp_path, options)
     try:
         yield made

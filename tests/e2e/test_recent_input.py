@@ -37,8 +37,8 @@ queries:
         publish: true
     edges: [orders -> kept, kept -> sums]
 """
-OPTIONS = ("--runner", "local", "--snapshot-interval-ms", "0", "--skew-max-ms", "1000")
-SPAN_US = 31_000_000
+OPTIONS = ("--runner", "local", "--snapshot-interval-ms", "0", "--skew-max-ms", "2000")
+SPAN_US = 33_000_000
 """What any state is made of, and twice what is believed of a clock, and a second."""
 INPUT = Partition(f"{PREFIX}.shop.sales.orders.I")
 

@@ -27,6 +27,7 @@ from hotspare.testing.recorder import OutputReader, ReferenceRun
 from hotspare.testing.verify import DeliveryVerdict, compare
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.e2e.prepared import prepared
+from tests.e2e.site import LEASE
 from tests.e2e.test_recent_input import PROJECT, SPAN_US
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
@@ -45,7 +46,7 @@ class Load:
         project.write_text(PROJECT)
         self.bus_url, self.bus = kafka.url, open_bus(kafka.url)
         self.coordination_url = f"{zookeeper.url}/{folder.name}"
-        options = ("--runner", "local", "--store", (folder / "snapshots").as_uri(), "--skew-max-ms", "1000")
+        options = (*LEASE, "--runner", "local", "--store", (folder / "snapshots").as_uri(), "--skew-max-ms", "2000")
         group = group_name(self.prefix, "shop")
         self.cluster = Cluster(
             project, kafka.url, group, self.prefix, folder, options, coordination_url=self.coordination_url, launcher=prepared

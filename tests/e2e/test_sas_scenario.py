@@ -16,7 +16,7 @@ from hotspare.bus.naming import group_name
 from hotspare.testing.cluster import Cluster, wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer
-from tests.e2e.site import whole_lines
+from tests.e2e.site import LEASE, whole_lines
 
 EXAMPLE = Path(__file__).parents[2].parent / "shared" / "conformance" / "ha-kafka"
 pytestmark = [
@@ -35,7 +35,7 @@ TIMEOUT_S = 120
 @pytest.fixture
 def cluster(tmp_path: Path, kafka: KafkaServers, zookeeper: ZooKeeperServer) -> Iterator[Cluster]:
     project = EXAMPLE / "kafka1.xml"
-    options = ("--store", (tmp_path / "snapshots").as_uri(), "--snapshot-interval-ms", "1000")
+    options = (*LEASE, "--store", (tmp_path / "snapshots").as_uri(), "--snapshot-interval-ms", "1000")
     cluster = Cluster(
         project,
         kafka.url,

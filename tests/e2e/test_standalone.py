@@ -29,6 +29,7 @@ from hotspare.testing.applications import Applications
 from hotspare.testing.cluster import Cluster, wait_until
 from hotspare.testing.server_process import LOOPBACK, free_ports
 from hotspare.testing.spark_cluster import StandaloneCluster, WorkerSize
+from tests.e2e.site import LEASE
 from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, publish_all, published
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -61,7 +62,17 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def cluster(tmp_path: Path, site: Site) -> Iterator[Cluster]:
     project = tmp_path / "shop.yaml"
     project.write_text(PROJECT)
-    options = ("--runner", "partitioned", "--shards", str(SHARDS), "--store", site.store_url, "--snapshot-interval-ms", "500")
+    options = (
+        *LEASE,
+        "--runner",
+        "partitioned",
+        "--shards",
+        str(SHARDS),
+        "--store",
+        site.store_url,
+        "--snapshot-interval-ms",
+        "500",
+    )
     group = group_name(PREFIX, PROJECT_NAME, all_shards()[0])
     made = Cluster(project, site.bus_url, group, PREFIX, tmp_path, options, site.coordination_url)
     try:

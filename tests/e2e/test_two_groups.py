@@ -13,7 +13,7 @@ from hotspare.testing.cluster import Cluster, command, wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.e2e.prepared import prepared
-from tests.e2e.site import PATIENT, PROJECT, whole_lines
+from tests.e2e.site import LEASE, PATIENT, PROJECT, whole_lines
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 TIMEOUT_S = 120
@@ -36,7 +36,7 @@ class Group:
             group_name(self._prefix, name),
             self._prefix,
             self._folder,
-            ("--runner", "local", *store, "--snapshot-interval-ms", "500", *options),
+            (*LEASE, "--runner", "local", *store, "--snapshot-interval-ms", "500", *options),
             coordination_url=f"{zookeeper.url}/{folder.name}",
             launcher=prepared,
         )

@@ -15,7 +15,7 @@ from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.e2e.chaos.upgrade_scenarios import OPTIONS, STEPS, UpgradeScenario
 from tests.e2e.shop import NEW, OLD, Shop, check_changed, check_unchanged
-from tests.e2e.site import PATIENT, Site
+from tests.e2e.site import LEASE, PATIENT, Site
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
@@ -130,7 +130,7 @@ def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_o
         publisher = shop.begin()
         shop.wait_for_more("sales/kept", 100)
         upgraded("--beside", "--empty")
-        run = newer(shop, "run", str(shop.site.project), "--engine", "two", *shop.site.options)
+        run = newer(shop, "run", str(shop.site.project), "--engine", "two", *LEASE, *shop.site.options)
         log = cluster.next_log("two")
         with log.open("wb") as out:
             process = subprocess.Popen(run, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, cwd=tmp_path)

@@ -36,6 +36,17 @@ def two_engines(folder: Path, **options: object) -> Script:
     return script
 
 
+def test_connections_that_always_close_do_not_move_the_role_again_and_again(tmp_path: Path) -> None:
+    """SPEC C6: each engine is told that the other one's connection is closed, as where a firewall ends them; both are healthy."""
+    script = two_engines(tmp_path)
+    script.world.surroundings.suspicion_until_ms = FOREVER_MS
+    for _ in range(20 * SETTINGS.lease_ms):
+        script.turn()
+    assert script.world.coordination.client("world").leader(GROUP).epoch <= 2
+    script.publish(*EVENTS)
+    script.finish()
+
+
 def statuses(script: Script) -> list[SnapshotStatus]:
     return [info.status for info in script.world.store.list(GROUP)]
 

@@ -86,6 +86,7 @@ def play_applications(
     kills: int = 0,
     rate: float = SHARD_RATE,
     shards: int = SHARDS,
+    run_options: tuple[str, ...] = (),
 ) -> tuple[DemoReport, list[str]]:
     """The same with two Spark applications. `kills` is for the scenario that takes a number of them."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -103,7 +104,7 @@ def play_applications(
     )
     if site.spark_url:
         options = replace(options, spark=("--master", site.spark_url, *ON_WORKERS))
-    demo = ApplicationsDemo(options, say)
+    demo = ApplicationsDemo(replace(options, spark=(*options.spark, *run_options)), say)
 
     def strike(running: ApplicationsDemo) -> None:
         for number, scenario in enumerate(scenarios):

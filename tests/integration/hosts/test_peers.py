@@ -17,20 +17,18 @@ pytestmark = pytest.mark.system
 PORT = 7_001
 WAIT_S = 60.0
 ACTIVE = """
-import sys, threading
+import os, sys
 from hotspare.addresses import HostPort
 from hotspare.ha.peers import PeerServer
 from hotspare.processes import process_space, process_start
-import os
+from hotspare.testing.cluster import wait_until
 server = PeerServer("active", HostPort(sys.argv[1], int(sys.argv[2])))
 print("process", os.getpid(), process_start(os.getpid()), process_space(), flush=True)
 known = 0
 while True:
-    threading.Event().wait(0.05)
-    count = len(server._connections)
-    if count != known:
-        known = count
-        print("serves", count, flush=True)
+    wait_until(lambda: len(server._connections) != known, "another number of connections", 3600.0, poll_s=0.05)
+    known = len(server._connections)
+    print("serves", known, flush=True)
 """
 SPARE = """
 import sys, threading

@@ -33,6 +33,7 @@ from tests.unit.lock_children import FLOCK, locking, stop
 
 TOPIC = "p.project.cq.window.O"
 TIMEOUT_S = 120.0
+LEASE_MS = 600_000
 
 
 def member(name: str) -> Member:
@@ -42,12 +43,12 @@ def member(name: str) -> Member:
 class Instance:
     """One instance in a thread; its work lasts until the turn is over, or until it is told to end."""
 
-    def __init__(self, coordination: MemoryCoordination, name: str, lease_ms: int = 3_000, **given: Any) -> None:
+    def __init__(self, coordination: MemoryCoordination, name: str, **given: Any) -> None:
         self.client = coordination.client(name)
         self.stop, self.end = threading.Event(), threading.Event()
         self.epochs: list[int] = []
         self.roles: list[AdapterRole] = []
-        settings = AdapterSettings("g", lease_ms, **given)
+        settings = AdapterSettings("g", LEASE_MS, renewals_per_lease=10_000, polls_per_lease=10_000, **given)
         self.group = AdapterGroup(self.client, settings, member(name), changed=lambda role, epoch: self.roles.append(role))
         self.thread = threading.Thread(target=self.group.run, args=(self._work, self.stop))
 
@@ -83,23 +84,17 @@ def test_one_works_and_another_goes_on_when_it_has_finished() -> None:
 
 
 def test_a_lost_lease_ends_the_turn() -> None:
-    coordination = MemoryCoordination()
+    """At the next renewal, long before the instance's own clock would end it."""
+    now_ms = 0
+    coordination = MemoryCoordination(lambda: now_ms)
     with Instance(coordination, "a") as a:
         wait(lambda: a.epochs == [1], "the first turn")
         other = coordination.client("x")
-        assert other.campaign(GROUP_PREFIX + "g", 1, member("x"), 200) == 2
-        wait(lambda: a.epochs == [1, 3], "another turn, once the other lease is over")
-
-
-def test_a_turn_that_somebody_else_took_is_over_at_the_next_renewal() -> None:
-    """Long before the own clock would end it."""
-    coordination = MemoryCoordination()
-    with Instance(coordination, "a", lease_ms=600_000, renewals_per_lease=10_000) as a:
-        wait(lambda: a.epochs == [1], "the first turn")
-        other = coordination.client("x")
-        assert other.campaign(GROUP_PREFIX + "g", 1, member("x"), 600_000) == 2
+        assert other.campaign(GROUP_PREFIX + "g", 1, member("x"), LEASE_MS) == 2
         wait(lambda: a.roles[-1] is AdapterRole.STANDBY, "the end of the turn")
-    assert other.leader(GROUP_PREFIX + "g").holder == "x"
+        assert other.leader(GROUP_PREFIX + "g").holder == "x"
+        now_ms += LEASE_MS
+        wait(lambda: a.epochs == [1, 3], "another turn, once the other lease is over")
 
 
 def test_what_the_work_raises_ends_the_instance_and_frees_the_turn() -> None:
@@ -118,23 +113,26 @@ def test_what_the_work_raises_ends_the_instance_and_frees_the_turn() -> None:
 class _Hanging(Instance):
     """Its work never looks at its turn."""
 
-    let_go = threading.Event()
-
     def _work(self, turn: Turn) -> None:
         self.epochs.append(turn.epoch)
-        self.let_go.wait()
+        assert self.end.wait(TIMEOUT_S)
 
 
-def test_an_instance_whose_work_hangs_loses_its_turn() -> None:
+def test_an_instance_whose_work_hangs_loses_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lease is kept by work that goes on, not by the thread that renews it."""
-    coordination = MemoryCoordination()
-    with _Hanging(coordination, "a", lease_ms=200, unseen_s_max=0.3) as hung:
+    now_ms, renewals = 0, list[int]()
+    coordination = MemoryCoordination(lambda: now_ms)
+    hung, other = _Hanging(coordination, "a", unseen_s_max=0.0), Instance(coordination, "b")
+    renew = hung.client.renew
+    monkeypatch.setattr(hung.client, "renew", lambda *given: renewals.append(given[1]) or renew(*given))
+    with hung:
         wait(lambda: hung.epochs == [1], "the first turn")
-        with Instance(coordination, "b") as other:
-            try:
-                wait(lambda: other.epochs == [2], "the other one's turn")
-            finally:
-                _Hanging.let_go.set()
+        with other:
+            wait(lambda: AdapterRole.STANDBY in other.roles, "a standby")
+            now_ms += LEASE_MS
+            wait(lambda: other.epochs == [2], "the other one's turn")
+            hung.end.set()
+    assert renewals == []
 
 
 class _Clock:

@@ -40,7 +40,7 @@ def test_a_publisher_ends_who_is_stopped_with_the_lock_and_not_who_had_the_turn_
         def work(turn: threading.Event) -> PublishProgress:
             return publish_file(bus, IN, rows, PublishOptions(), turn)
 
-        adapter = threading.Thread(target=lambda: done.append(in_turns(TurnOptions("g"), bus, url, work, stop)))
+        adapter = threading.Thread(target=lambda: done.append(in_turns(TurnOptions("g", lease_ms=60_000), bus, url, work, stop)))
         adapter.start()
         wait_until(lambda: before.poll() is not None or bool(done), "somebody is ended, or the row is published")
         stop.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from hotspare.bus.sqlite import SqliteBus
 from hotspare.choices import RunnerKind
 from hotspare.engine.codec.arrow_block import decode
 from hotspare.engine.operators.copy import CopyOperator
+from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host import process
 from hotspare.host.options import EngineOptions
+from hotspare.testing.cluster import wait_until
 
 PROJECT = """
 project: p
@@ -63,19 +65,21 @@ def test_an_engine_goes_on_behind_an_event_on_which_it_fails(tmp_path: Path, mon
         yield
 
     def stop_behind_the_last() -> None:
-        watching, waited_s = SqliteBus(path), 0.0
-        while not is_over.wait(0.05) and waited_s < WAIT_S and LAST not in values(watching, kept, "v"):
-            waited_s += 0.05
-        watching.close()
-        for stop in stops:
-            stop()
+        with closing(SqliteBus(path)) as watching:
+            try:
+                wait_until(lambda: is_over.is_set() or LAST in values(watching, kept, "v"), "the last row", WAIT_S)
+            finally:
+                for stop in stops:
+                    stop()
 
     monkeypatch.setattr(CopyOperator, "apply", failing)
     monkeypatch.setattr(process, "stop_asked", stop_asked)
     watcher = threading.Thread(target=stop_behind_the_last)
     watcher.start()
     try:
-        status = process.run_engine(EngineOptions(project=project, bus_url=f"sqlite:///{path}", runner=RunnerKind.LOCAL))
+        settings = GroupSettings(lease_ms=10_000)
+        options = EngineOptions(project=project, bus_url=f"sqlite:///{path}", runner=RunnerKind.LOCAL, settings=settings)
+        status = process.run_engine(options)
     finally:
         is_over.set()
         watcher.join()

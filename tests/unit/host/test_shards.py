@@ -146,7 +146,8 @@ def test_groups_join_beside_each_other(url: str, tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(HostedGroup, "start", start)
     with contextlib.ExitStack() as stack:
-        options = EngineOptions(tmp_path / "shop.yaml", url, runner=RunnerKind.LOCAL, engine="e0", shards=SHARDS)
+        settings = GroupSettings(lease_ms=10_000)
+        options = EngineOptions(tmp_path / "shop.yaml", url, runner=RunnerKind.LOCAL, engine="e0", shards=SHARDS, settings=settings)
         engine = process.EngineProcess(options, load_project(options.project), Log(), stack)
         plans = engine._joined()
     assert [sorted(number for _, number in plan.next_offsets) for plan in plans] == [[k] * len(SOURCES) for k in range(SHARDS)]

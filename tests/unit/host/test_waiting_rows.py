@@ -18,6 +18,7 @@ from hotspare.choices import RunnerKind
 from hotspare.coordination.contract import Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.ha.peers import PeerServer
+from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host import process
 from hotspare.host.options import EngineOptions
 from hotspare.model.load import load_project
@@ -56,7 +57,7 @@ def spare(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     file = tmp_path / "p.yaml"
     file.write_text(PROJECT)
     with contextlib.ExitStack() as stack:
-        options = EngineOptions(file, url, runner=RunnerKind.LOCAL)
+        options = EngineOptions(file, url, runner=RunnerKind.LOCAL, settings=GroupSettings(lease_ms=10_000))
         engine = process.EngineProcess(options, load_project(file), Log(), stack)
         thread = threading.Thread(target=engine.run)
         thread.start()

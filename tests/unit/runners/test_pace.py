@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
 
 from hotspare.runners.contract import SHARED_INTERVAL_S_MAX, ReadPace
+from hotspare.testing.cluster import wait_until
 
 FOR_EVER_S = 3_600.0
 TIMEOUT_S = 60.0
 
 
-def waiting(pace: ReadPace, is_over: Callable[[], bool] = lambda: False) -> threading.Thread:
-    thread = threading.Thread(target=pace.wait, args=(time.monotonic(), is_over), daemon=True)
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Seconds that only a test moves."""
+    made = SimpleNamespace(now_s=1_000.0)
+    monkeypatch.setattr("hotspare.runners.contract.time", SimpleNamespace(monotonic=lambda: made.now_s))
+    return made
+
+
+def waiting(pace: ReadPace, read_s: float, is_over: Callable[[], bool] = lambda: False) -> threading.Thread:
+    thread = threading.Thread(target=pace.wait, args=(read_s, is_over), daemon=True)
     thread.start()
     return thread
 
@@ -23,35 +34,40 @@ def has_gone_on(thread: threading.Thread) -> bool:
     return not thread.is_alive()
 
 
-def test_it_holds_back_until_its_interval_since_the_last_read_is_over() -> None:
-    read_s = time.monotonic()
-    ReadPace(0.05).wait(read_s, lambda: False)
-    assert time.monotonic() - read_s >= 0.05
+def test_it_holds_back_until_its_interval_since_the_last_read_is_over(clock: SimpleNamespace) -> None:
+    pace, looks, read_s = ReadPace(FOR_EVER_S), list[float](), clock.now_s
+
+    def looked() -> bool:
+        looks.append(clock.now_s)
+        return False
+
+    thread = waiting(pace, read_s, looked)
+    wait_until(lambda: len(looks) == 1, "a first look")
+    for count, now_s in ((2, read_s + FOR_EVER_S - 1), (3, read_s + FOR_EVER_S)):
+        clock.now_s = now_s
+        pace.wake()
+        wait_until(lambda count=count: len(looks) >= count or not thread.is_alive(), "another look")  # type: ignore[misc]
+    assert has_gone_on(thread)
+    assert looks == [read_s, read_s + FOR_EVER_S - 1, read_s + FOR_EVER_S]
 
 
-def test_a_shorter_interval_lets_a_reader_go_that_waits() -> None:
+def test_a_shorter_interval_lets_a_reader_go_that_waits(clock: SimpleNamespace) -> None:
     pace = ReadPace(FOR_EVER_S)
-    thread = waiting(pace)
+    thread = waiting(pace, clock.now_s)
     pace.set(0.0)
     assert has_gone_on(thread)
 
 
-def test_whoever_is_over_is_let_go_when_it_is_woken() -> None:
+def test_whoever_is_over_is_let_go_when_it_is_woken(clock: SimpleNamespace) -> None:
     pace, over = ReadPace(FOR_EVER_S), threading.Event()
-    thread = waiting(pace, over.is_set)
+    thread = waiting(pace, clock.now_s, over.is_set)
     over.set()
     pace.wake()
     assert has_gone_on(thread)
 
 
-def test_what_is_over_does_not_wait() -> None:
-    ReadPace(FOR_EVER_S).wait(time.monotonic(), lambda: True)
-
-
-def held_back_s(pace: ReadPace) -> float:
-    read_s = time.monotonic()
-    pace.wait(read_s, lambda: False)
-    return time.monotonic() - read_s
+def test_what_is_over_does_not_wait(clock: SimpleNamespace) -> None:
+    ReadPace(FOR_EVER_S).wait(clock.now_s, lambda: True)
 
 
 def noted(pace: ReadPace, work_s: float) -> ReadPace:
@@ -61,7 +77,7 @@ def noted(pace: ReadPace, work_s: float) -> ReadPace:
 
 
 def test_runners_of_a_process_leave_each_other_the_time_that_their_batches_take() -> None:
-    assert held_back_s(noted(ReadPace(0.0, runners=lambda: 8), 0.01)) >= 0.07
+    assert noted(ReadPace(0.0, runners=lambda: 8), 0.01).interval_s == pytest.approx(0.08, rel=0.001)
 
 
 def test_however_many_they_are_each_reads_often_enough_to_see_signs_of_life() -> None:

@@ -25,7 +25,6 @@ from hotspare.errors import CoordinationError, UsageError
 
 LEASE_MS_DEFAULT = 1000
 LEASE_MS_MIN = 100
-_POLLS_PER_LEASE = 10
 GROUP_PREFIX = "adapter:"
 
 _T = TypeVar("_T")
@@ -47,6 +46,7 @@ class AdapterSettings:
     group: str
     lease_ms: int = LEASE_MS_DEFAULT
     renewals_per_lease: int = 4
+    polls_per_lease: int = 10
     unseen_s_max: float = 30.0
 
     def __post_init__(self) -> None:
@@ -124,7 +124,7 @@ class AdapterGroup:
                         return turn
             except CoordinationError:
                 pass  # nobody gets a turn as long as there is no contact
-            stop.wait(lease_ms / 1000 / _POLLS_PER_LEASE)
+            stop.wait(lease_ms / 1000 / self._settings.polls_per_lease)
         return None
 
     def _keep(self, turn: Turn, stop: threading.Event, done: threading.Event, lost: threading.Event) -> None:

@@ -16,6 +16,7 @@ from hotspare.coordination.contract import Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.errors import CoordinationSuspended
 from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned import shard_host
 from hotspare.host.partitioned.shard_host import ShardHost
@@ -38,7 +39,8 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @contextlib.contextmanager
 def running(url: str, folder: Path, name: str) -> Iterator[tuple[ShardHost, list[int]]]:
     """A task's host in a thread of this process, and its exit status once it has ended."""
-    options = EngineOptions(folder / "shop.yaml", url, runner=RunnerKind.LOCAL, engine=name, shards=SHARDS)
+    settings = GroupSettings(lease_ms=10_000)
+    options = EngineOptions(folder / "shop.yaml", url, runner=RunnerKind.LOCAL, engine=name, shards=SHARDS, settings=settings)
     status: list[int] = []
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(1, f"host-{name}") as pool:
         host = ShardHost(options, load_project(options.project), Log(), stack)
