@@ -22,13 +22,11 @@ _DIFFERS = "differs"
 _POSITIONS = "positions"
 _CONFIRMED = "snapshot_confirmed"
 _PRIORITY = "snapshot_priority"
-_KEEPS = "persist_keeps"
 _COMMIT = "commit"
 _EPOCH = "epoch"
 _ROLE_AGE = "role_age_ms"
 PROJECT = "project"
-"""The number of the project that an engine runs (`rules.upgrading.Version`). An engine that does not tell it is of a hotspare that
-knows nothing of a second project."""
+"""The number of the project that an engine runs (`rules.upgrading.Version`)."""
 MOVES = "moves"
 _MEMORY_BY_WINDOW = "memory_by_window"
 _WINDOWS_MAX = 50
@@ -65,7 +63,6 @@ def member_of(state: GroupState, now_ms: int) -> Member:
         _CONFIRMED: str(state.snapshots.confirmed_order),
         "persisting": _json(_persisting(state)),
         "warming": "" if state.standing.role is not Role.WARMING or state.warming is None else told(state.warming, state.streams),
-        _KEEPS: "yes",
         _PRIORITY: str(state.settings.snapshot_priority),
         _COMMIT: _json(state.budget.lesson),
         PROJECT: str(state.projects.own),
@@ -92,11 +89,6 @@ def memory_by_window(member: Member) -> dict[str, dict[str, int]]:
         found = json.loads(member.detail.get(_MEMORY_BY_WINDOW, "{}"))
         return {str(name): {str(what): int(size) for what, size in sizes.items()} for name, sizes in found.items()}
     return {}
-
-
-def keeps(member: Member) -> bool:
-    """Whether it knows requests for snapshots that say how many are to stay; engines of before do not."""
-    return _KEEPS in member.detail
 
 
 def _persisting(state: GroupState) -> tuple[int, str] | None:

@@ -33,12 +33,10 @@ BLOCK_LINES_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class LineOptions:
-    """`format`: CSV lines are of `form`, JSON ones hold an object each. `begin`: how many lines of a source of which nothing is
-    known count as published; None for 0, if that loses and doubles nothing."""
+    """`format`: CSV lines are of `form`, JSON ones hold an object each."""
 
     form: RowForm = field(default_factory=RowForm)
     format: MessageFormat = MessageFormat.CSV
-    begin: int | None = None
 
     def __post_init__(self) -> None:
         if self.format not in (MessageFormat.CSV, MessageFormat.JSON):
@@ -93,7 +91,7 @@ class _ClientLines:
 
     def _begin(self, name: str) -> None:
         try:
-            self._source = SpreadSource(self._bus, self._partitions, name, self._options.begin)
+            self._source = SpreadSource(self._bus, self._partitions, name)
             self._published = self._retried(self._source.look).published_bytes
         except (UsageError, PositionLost) as error:
             raise BadLine(error.message) from error

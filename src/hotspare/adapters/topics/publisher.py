@@ -49,8 +49,7 @@ class OutputCut(Protocol):
 class TopicPublishOptions:
     """`source_name`: under which the position is kept. `partition`: the one that is read, None for all. `start`: where a source
     begins of which nothing is known. `events_max` in all, over restarts, 0 for no limit; `block_rows` per message, 0 for the
-    default. `begin` 0: of a source of which nothing is known, nothing was published; None where that has to be sure. `outputs`:
-    what outputs of an engine are as events; None: themselves."""
+    default. `outputs`: what outputs of an engine are as events; None: themselves."""
 
     source_name: str
     form: TopicForm = field(default_factory=TopicForm)
@@ -58,12 +57,7 @@ class TopicPublishOptions:
     start: StartAt | int = StartAt.OLDEST
     events_max: int = 0
     block_rows: int = 0
-    begin: int | None = None
     outputs: OutputCut | None = None
-
-    def __post_init__(self) -> None:
-        if self.begin:
-            raise UsageError(f"begin is {self.begin}, a topic has no such place", hint="use 0, and say at which offset to start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +111,7 @@ class _Publication:
         troubled: Callable[[BusError], None],
         routing: RowRouting | None,
     ) -> None:
-        self._source = TopicSource(bus, partitions, options.source_name, options.begin)
+        self._source = TopicSource(bus, partitions, options.source_name)
         self._shards = len(partitions)
         self._reader = reader
         self._options = options
