@@ -51,11 +51,13 @@ def publish_lines(
     stop: threading.Event,
     bound: Callable[[int], None] = lambda port: None,
     routing: RowRouting | None = None,
+    report: Callable[[int], None] = lambda rows: None,
 ) -> None:
     """Listen and publish until `stop`. UsageError where it cannot listen, BusError where the bus refuses. With `routing`, which is
-    of the lines' format, each line goes to the partition of the topic that it belongs in, else all go to `partition`."""
+    of the lines' format, each line goes to the partition of the topic that it belongs in, else all go to `partition`.
+    `report` gets, from a thread of each client, how many rows an append wrote."""
     partitions = topic_partitions(partition, routing)
-    serve_lines(address, lambda client: _ClientLines(bus, partitions, options, stop, client, routing).run(), stop, bound)
+    serve_lines(address, lambda client: _ClientLines(bus, partitions, options, stop, client, routing, report).run(), stop, bound)
 
 
 class _ClientLines:
@@ -69,10 +71,12 @@ class _ClientLines:
         stop: threading.Event,
         client: LineClient,
         routing: RowRouting | None,
+        report: Callable[[int], None],
     ) -> None:
         self._bus = bus
         self._partitions = partitions
         self._routing = routing
+        self._report = report
         self._options = options
         self._stop = stop
         self._client = client
@@ -115,6 +119,7 @@ class _ClientLines:
         if not is_written:
             raise BadLine("this source is published by another connection: connect again")
         self._published = done
+        self._report(len(rows))
 
     def _write(self, found: Sequence[Sequence[Piece]], done: int) -> bool:
         message_format = self._options.format.header

@@ -62,9 +62,10 @@ class TopicPublishOptions:
 
 @dataclass(frozen=True, slots=True)
 class TopicPublished:
-    """`events` brought in from the beginning on, over restarts."""
+    """`events` brought in from the beginning on, over restarts; `begun`: how many of these before this call."""
 
     events: int
+    begun: int
     position: TopicPosition
 
 
@@ -122,6 +123,7 @@ class _Publication:
         self._put_out: OutputCut = options.outputs or PutOut(options.form.rows.schema, reader.topic)
         self._position = TopicPosition(reader.topic)
         self._looked_s = 0.0
+        self._begun: int | None = None
 
     def run(self) -> TopicPublished:
         with contextlib.suppress(StopAsked):
@@ -138,6 +140,7 @@ class _Publication:
         """Take up the topic where the bus says that its publisher stopped; where it begins is noted before anything is read."""
         found = self._retried(self._source.look)
         self._position = self._retried(lambda: self._known(found))
+        self._begun = self._position.events if self._begun is None else self._begun
         if self._position != found:
             self._append([[] for _ in range(self._shards)], self._position, self._options.form.written)
         wanted = self._wanted(self._position.offsets)
@@ -218,4 +221,4 @@ class _Publication:
         return max(0, limit - self._position.events) if limit else 1 << 62
 
     def _progress(self) -> TopicPublished:
-        return TopicPublished(self._position.events, self._position)
+        return TopicPublished(self._position.events, self._begun or 0, self._position)

@@ -88,6 +88,8 @@ class Joined:
     projects: Projects
     warming: Warming | None = None
     """Of an engine that makes its state from recent input."""
+    refused: tuple[str, ...] = ()
+    """Which snapshots could not be used, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,8 @@ class Joining:
     cores: CoreFactory
     settings: GroupSettings
     ports: Ports
+    refused: list[str] = field(default_factory=list)
+    """Sentences on snapshots that could not be used, as they were found."""
 
     @property
     def engine(self) -> str:
@@ -157,7 +161,9 @@ class Joining:
         yield "check that the bus holds what is to be read"
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
         plan = StartPlan(offsets, restored_from, on_poison)
-        return Joined(core, producer, plan, qualities, store_id, message_bytes_max, numbering, projects, warming)
+        return Joined(
+            core, producer, plan, qualities, store_id, message_bytes_max, numbering, projects, warming, tuple(self.refused)
+        )
 
     def _recent(self, known: Agreement, origin: Mapping[tuple[str, int], int]) -> Generator[str, None, RecentStart]:
         """Where recent input begins. StateError where the numbers of outputs could not be adopted."""
@@ -231,6 +237,7 @@ class Joining:
         return rules.restorable(listed, unusable)
 
     def _tell_unusable(self, sentence: str) -> None:
+        self.refused.append(sentence)
         self.ports.report(HaEvent(HaEventKind.SNAPSHOT_UNUSABLE, self.group, self.engine, sentence))
 
 
