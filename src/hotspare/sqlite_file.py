@@ -16,8 +16,8 @@ import sqlite3
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,17 +47,12 @@ class Sync(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """What makes a file ours: the number in its header, the version of its tables, and how they are made.
-
-    `additions` are tables that came later, by name: a file of the same version that lacks one gets it when it is opened, and an
-    older hotspare passes them over.
-    """
+    """What makes a file ours: the number in its header, the version of its tables, and how they are made."""
 
     name: str
     application_id: int
     version: int
     schema: tuple[str, ...]
-    additions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +104,7 @@ def _is_busy(error: sqlite3.Error) -> bool:
 class SqliteFile:
     """Safe to use from several threads (each has a connection of its own) and from several processes.
 
-    UsageError when the file is not one of this kind, or was written by a newer version.
+    UsageError when the file is not one of this kind, or has another version.
     """
 
     def __init__(self, path: Path, kind: FileKind, errors: FileErrors, sync: Sync, busy_timeout_ms: int) -> None:
@@ -269,7 +264,6 @@ class SqliteFile:
                 _make(self.path, self._kind)
             self._check()
             self._opened = _identity(self.path)
-            self._add_tables()
         except (OSError, sqlite3.Error) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             hint = "is there room, and may files be made in its folder?"
@@ -295,14 +289,6 @@ class SqliteFile:
                 hint="use the hotspare that wrote it, or a new file",
             )
 
-    def _add_tables(self) -> None:
-        present = {row[0] for row in self.query("SELECT name FROM sqlite_master WHERE type='table'")}
-        missing = [statement for name, statement in self._kind.additions.items() if name not in present]
-        if missing:
-            with self.writing() as connection:
-                for statement in missing:
-                    connection.execute(statement)
-
     def _foreign(self) -> UsageError:
         return UsageError(
             f"{self.path} is not a {self._kind.name} of hotspare", hint="give the name of a file that does not exist yet"
@@ -327,7 +313,7 @@ def _make(path: Path, kind: FileKind) -> None:
                     hint="use a folder on a disk of this machine",
                 )
             connection.execute("BEGIN IMMEDIATE")
-            for statement in (*kind.schema, *kind.additions.values()):
+            for statement in kind.schema:
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={kind.version}")
             connection.execute(f"PRAGMA application_id={kind.application_id}")

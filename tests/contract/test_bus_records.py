@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,6 @@ from hotspare.adapters.files.publisher import PublishOptions, publish_file
 from hotspare.bus.contract import SOURCE_HEADER, Bus, HeaderGuard, Outgoing, Partition
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.naming import records_topic
-from hotspare.bus.sqlite import SqliteBus
 from hotspare.errors import TopicMissing, UsageError
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
@@ -103,21 +101,6 @@ def test_a_record_beyond_the_limits_or_without_its_topic_is_refused(bus: Bus) ->
     for use in (lambda: bus.record(absent, b""), lambda: bus.records(absent), lambda: bus.forget_record(absent, b"")):
         with pytest.raises(TopicMissing, match="topic absent does not exist"):
             use()
-
-
-def test_a_file_of_before_there_were_records_gets_them(tmp_path: Path) -> None:
-    bus = SqliteBus(tmp_path / "bus.db")
-    bus.create_topic(IN.topic)
-    bus.append(IN, piece(1))
-    bus.close()
-    connection = sqlite3.connect(tmp_path / "bus.db")
-    connection.execute("DROP TABLE records")
-    connection.close()
-    bus = SqliteBus(tmp_path / "bus.db")
-    assert bus.record(IN, b"file@") is None
-    assert bus.append_guarded(IN, piece(2), guard(1), b"two") == 1
-    assert bus.record(IN, b"file@") == b"two"
-    bus.close()
 
 
 @pytest.mark.parametrize("open_bus_door", ["kafka"], indirect=True)

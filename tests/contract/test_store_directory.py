@@ -353,8 +353,7 @@ def test_kill_while_writing_shows_only_whole_snapshots(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_a_store_of_before_gets_an_identity_and_one_that_was_being_made_is_made_anew(tmp_path: Path) -> None:
-    """What a crash left of it names no store."""
+def test_an_identity_that_a_crash_left_half_written_is_replaced(tmp_path: Path) -> None:
     DirectoryStore(tmp_path).put("g", "one", "e", 1, b"head", PAGES.items())
     identity = DirectoryStore(tmp_path).identity()
     (path,) = [path for path in tmp_path.iterdir() if path.is_file()]

@@ -114,7 +114,8 @@ def test_kills_in_the_middle_of_every_step_forwards_and_back_change_nothing(tmp_
 
 
 def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_over(tmp_path: Path) -> None:
-    """The same project, and a hotspare that says that its windows mean something else: states are kept, every stream goes on."""
+    """The same project, and a hotspare that says that its windows mean something else: it recomputes states from the topics, and
+    every stream goes on."""
     shop = Shop(Site(tmp_path, options=OPTIONS))
     cluster = shop.site.cluster
 
@@ -129,7 +130,7 @@ def test_engines_of_two_versions_of_hotspare_take_part_and_the_newer_one_takes_o
         shop.start(OLD, "one")
         publisher = shop.begin()
         shop.wait_for_more("sales/kept", 100)
-        upgraded("--beside", "--empty")
+        upgraded("--beside")
         run = newer(shop, "run", str(shop.site.project), "--engine", "two", *LEASE, *shop.site.options)
         log = cluster.next_log("two")
         with log.open("wb") as out:

@@ -30,7 +30,6 @@ from tests.examples import examples
 from tests.laws.absent_kit import (
     Asked,
     Comes,
-    absent,
     check_after_restore,
     check_all_comes,
     check_any_restarts,
@@ -207,21 +206,6 @@ def test_the_law_bites(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(found[f"q/{window}"] != expected[f"q/{window}"] for window in windows)
 
 
-def test_a_former_snapshot_is_read_whole(page_slots: int) -> None:
-    """One that has no key pages of what is kept in order, as those that were written before there were any."""
-    whole = Pipeline.fresh(plan())
-    fed(list(batches())[:24], whole)
-    frozen = whole.freeze()
-    pages = dict(frozen.pages())
-    former = {name: page for name, page in pages.items() if f"/{VALUES}/keys" not in name and f"/{ARRIVALS}/keys" not in name}
-    assert len(former) < len(pages)
-    restored, other = (Pipeline.restore(plan(), frozen.header, each) for each in (Asked(former), pages))
-    assert not KEPT & set(absent(restored))
-    rest = unread(list(batches()), restored)
-    assert fed(rest, restored) == fed(rest, other)
-    assert snapshot_bytes(restored) == snapshot_bytes(other)
-
-
 LARGE = """
 project: large
 queries:
@@ -314,7 +298,7 @@ def test_key_pages_have_each_group_once(page_slots: int) -> None:
     told: dict[int, int] = {}
     for name, page in whole.freeze().pages():
         if name.startswith(f"q/placed#0/{VALUES}/keys"):
-            columns = unpack(page)[1]
+            columns = unpack(page)
             ends = columns[f"{VALUES}/ends"].array
             told |= dict(zip(columns[f"{VALUES}/numbers"].array.tolist(), np.diff(ends, prepend=0).tolist(), strict=True))
     pages = parts_of(whole)[f"placed {VALUES}"].pages

@@ -26,7 +26,6 @@ from tests.examples import examples
 from tests.laws.absent_kit import (
     Asked,
     Comes,
-    absent,
     check_after_restore,
     check_all_comes,
     check_any_restarts,
@@ -175,20 +174,6 @@ def test_the_law_bites(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(groups.k, "admit_groups", groups.k.fill_groups)
     found = fed(unread(list(batches()), restored), restored)
     assert found["q/of_made"] != expected["q/of_made"]  # no row of it is asked for by its key
-
-
-def test_a_former_snapshot_is_read_whole(page_slots: int) -> None:
-    """One that has no key pages of groups, as those that were written before there were any."""
-    whole = Pipeline.fresh(plan())
-    fed(list(batches())[:30], whole)
-    frozen = whole.freeze()
-    pages = dict(frozen.pages())
-    former = {name: page for name, page in pages.items() if "/keys" not in name}
-    restored, other = (Pipeline.restore(plan(), frozen.header, each) for each in (Asked(former), pages))
-    assert absent(restored) == {}
-    rest = unread(list(batches()), restored)
-    assert fed(rest, restored) == fed(rest, other)
-    assert snapshot_bytes(restored) == snapshot_bytes(other)
 
 
 LARGE = """

@@ -247,24 +247,6 @@ def test_with_little_memory(budget: int, any_stored: Store, tmp_path: Path) -> N
     assert (residence.counts()["away"] > 0) == (budget < 1 << 24)
 
 
-def test_a_former_snapshot_is_read_whole() -> None:
-    """One that has no key pages of joins, as those that were written before there were any: to the bit the same state."""
-    pieces = list(batches())
-    with pytest.MonkeyPatch.context() as patch:
-        small_pages(patch, 8)
-        whole = Pipeline.fresh(plan())
-        fed(pieces[:34], whole)
-        frozen = whole.freeze()
-        pages = dict(frozen.pages())
-        former = {name: page for name, page in pages.items() if "/keys" not in name}
-        assert len(former) < len(pages)
-        restored = Pipeline.restore(plan(), frozen.header, Asked(former))
-        assert absent(restored) == {}
-        assert snapshot_bytes(restored) == snapshot_bytes(whole)
-        expected = Pipeline.restore(plan(), frozen.header, pages)
-        assert fed(unread(pieces, restored), restored) == fed(unread(pieces, expected), expected)
-
-
 def test_key_pages_do_not_depend_on_how_the_input_was_cut(page_slots: int) -> None:
     """Nor on which snapshots were taken before (law Cut)."""
     pieces, whole, again = list(batches()), Pipeline.fresh(plan()), Pipeline.fresh(plan())

@@ -181,18 +181,6 @@ def test_the_law_bites(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fed(unread(pieces, restored), restored) != expected
 
 
-def test_a_former_snapshot_is_read_whole(page_slots: int) -> None:
-    """One that has no key pages of open matches, as those that were written before there were any."""
-    frozen, pieces = frozen_at(33), list(batches(False))
-    pages = dict(frozen.pages())
-    former = {name: page for name, page in pages.items() if "/keys" not in name}
-    assert len(former) < len(pages)
-    restored, other = (Pipeline.restore(plan(False), frozen.header, each) for each in (Asked(former), pages))
-    assert absent(restored) == {}
-    assert fed(unread(pieces, restored), restored) == fed(unread(pieces, other), other)
-    assert snapshot_bytes(restored) == snapshot_bytes(other)
-
-
 def test_matches_without_a_partition_are_read_whole(page_slots: int) -> None:
     """As every event may be for each of them."""
     of = Windows((Shape("fby(bind, more)", "", ("bind", "more")),), by_event=False).plan

@@ -194,7 +194,7 @@ def test_the_law_bites(what: str, page_slots: int, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_snapshot_without_key_pages_is_read_whole(page_slots: int) -> None:
-    """As hotspare wrote them of windows with retention before it left any page of these in the store."""
+    """As after an upgrade, which carries no key pages."""
     frozen, pieces = frozen_at(24), list(batches())
     pages = {name: page for name, page in frozen.pages() if "/keys" not in name}
     restored, other = (Pipeline.restore(plan(), frozen.header, each) for each in (Asked(pages), dict(frozen.pages())))
@@ -235,7 +235,7 @@ def test_a_key_page_tells_the_first_row_of_each_page(page_slots: int) -> None:
         alive, told = rows.alive_slots(), {}
         for name, page in frozen.pages():
             if name.startswith(f"q/{window}#0/rows/keys"):
-                columns = unpack(page)[1]
+                columns = unpack(page)
                 told |= dict(zip(columns["rows/numbers"].array.tolist(), columns[f"rows/{column}"].array.tolist(), strict=True))
         by_page = {int(rows.rows.pages[p, 0]): int(values[alive[alive // rows.page_slots == p]].min()) for p in rows.in_use()[:-1]}
         assert told == by_page

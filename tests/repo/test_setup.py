@@ -13,7 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.repo.tree import ROOT, read
+from tests.repo.imports import imported
+from tests.repo.tree import ROOT, read, sources
 
 SYSTEM_PATH = os.pathsep.join(("/usr/bin", "/bin"))
 
@@ -38,6 +39,23 @@ def test_locks_fit_the_project() -> None:
     assert unmet(project["dependencies"], RUNTIME) == []
     assert unmet(extras["test"], RUNTIME | TEST) == []
     assert unmet(extras["jre"], JRE) == []
+
+
+IMPORTED_AS = {"confluent-kafka": "confluent_kafka", "pyyaml": "yaml"}
+"""Modules of packages that are imported under another name."""
+
+
+def test_every_dependency_is_imported() -> None:
+    packages = {name.partition(".")[0] for source in sources("src") for _, name in imported(source)}
+    names = {Requirement(text).name for text in tomllib.loads(read("pyproject.toml"))["project"]["dependencies"]}
+    assert {name for name in names if IMPORTED_AS.get(name, name) not in packages} == set()
+
+
+@pytest.mark.parametrize("name", ["numba", "sqlglot"])
+def test_packages_whose_inner_forms_are_used_are_pinned(name: str) -> None:
+    """Machine code is named after numba's version, and sqlglot's trees change in minor versions."""
+    pinned = f"{name}=={RUNTIME[name]}"
+    assert pinned in tomllib.loads(read("pyproject.toml"))["project"]["dependencies"]
 
 
 def test_locks_bring_what_builds_the_package() -> None:

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
+from hotspare.adapters.connector_standing import ConnectorStanding
 from hotspare.adapters.esp.connector_options import FILE_KIND, connector_file, file_style, publish_options, subscribe_options
 from hotspare.adapters.esp.generated_options import generator_of
 from hotspare.adapters.esp.socket_options import connector_address, line_format, line_options
@@ -44,6 +45,7 @@ from hotspare.bus.open import open_topic_reader, open_topic_writer
 from hotspare.bus.topic_reader import BusTopicReader
 from hotspare.engine.routing import routing_of
 from hotspare.errors import BusError, HotspareError
+from hotspare.ha.ports import ConnectorFacts
 from hotspare.ha.rules.roles import Role
 from hotspare.model.connector_groups import connector_path
 from hotspare.model.connectors import BUS_KINDS, is_bus
@@ -57,6 +59,9 @@ from hotspare.telemetry.log import Log, LogEvent
 
 _RETRY_S = 0.5
 _WORK = Retry(pause_s=_RETRY_S)
+AFTER_FAILURE = Retry(pause_s=1.0, pause_max_s=300.0)
+"""With which pauses a connector that failed is tried again; they begin anew after a try that lasted `LASTING_S`."""
+LASTING_S = 60.0
 STOP_TIMEOUT_S = 10.0
 _RECORDS = "statedb"
 """How what keeps a window's outputs elsewhere is called among its connectors."""
@@ -69,6 +74,7 @@ class _Source:
     name: str
     partition: Partition
     routing: RowRouting | None
+    standing: ConnectorStanding
     troubled: Callable[[BusError], None]
 
 
@@ -80,7 +86,7 @@ class _Task:
     """A connector, `query/window/connector`, and what it does until its turn is over."""
 
     name: str
-    work: Callable[[Turn], None]
+    work: Callable[[Turn, ConnectorStanding], None]
 
 
 class ConnectorSet:
@@ -88,8 +94,8 @@ class ConnectorSet:
     one.
 
     `follow`, `start`, `end` and `stop` are called from one thread, again and again; only `stop` waits. A connector that fails is
-    logged and stays failed until the next start; it never ends the engine. Connectors of other kinds name the bus itself, which is
-    given by URL: they are not run. `ended` is told from its thread when one has ended.
+    logged and tried again after a pause that grows; it never ends the engine. Connectors of other kinds name the bus itself, which
+    is given by URL: they are not run. `ended` is told from its thread when one has ended.
 
     Those of groups start in the order that the project says (`start_order`), as `follow` goes on. `taken` says up to which offset
     the engine has taken a partition in its order, None for one that it does not read.
@@ -119,7 +125,7 @@ class ConnectorSet:
         self._run: _Run | None = None
         self._threads: dict[str, threading.Thread] = {}
         """The newest thread of each connector. It waits itself for the one before, which may hang."""
-        self._states: dict[str, ConnectorState] = {}
+        self._standings: Mapping[str, ConnectorStanding] = {}
         self._ends: dict[str, Mapping[Partition, int]] = {}
         """Of each publisher that has finished, where its topic's partitions ended then."""
         self._is_over = False
@@ -131,7 +137,11 @@ class ConnectorSet:
 
     def states(self) -> Mapping[str, ConnectorState]:
         """State per `query/window/connector`."""
-        return dict(sorted(self._states.items()))
+        return {name: standing.state for name, standing in sorted(self._standings.items())}
+
+    def facts(self) -> Mapping[str, ConnectorFacts]:
+        """What each connector, `query/window/connector`, does or did last; none before the first start. From any thread."""
+        return {name: standing.facts() for name, standing in sorted(self._standings.items())}
 
     def follow(self, role: Role, epoch: int = 0) -> None:
         """Run while the engine is active, under the group's epoch: files that an engine of a newer one writes are left to it."""
@@ -147,7 +157,7 @@ class ConnectorSet:
             return
         tasks = {task.name: task for task in self._tasks()}
         self._run = _Run(epoch, tasks, StartOrder(self._resolved.project.connector_groups, tasks))
-        self._states.update(dict.fromkeys(tasks, ConnectorState.WAITING))
+        self._standings = self._run.standings
         self._start_due()
 
     def _start_due(self) -> None:
@@ -165,10 +175,10 @@ class ConnectorSet:
                 self._log.event(LogEvent.CONNECTOR_WAITS, reason, connector=name)
 
     def _states_of(self, run: _Run) -> Mapping[str, ConnectorState]:
-        return {name: self._states[name] for name in run.tasks}
+        return {name: standing.state for name, standing in run.standings.items()}
 
     def _start_task(self, task: _Task, run: _Run) -> None:
-        self._states[task.name] = ConnectorState.RUNNING
+        run.standings[task.name].began()
         before, name = self._threads.get(task.name), f"connector-{task.name.rpartition('/')[2]}"
         thread = threading.Thread(target=self._worked, args=(task, run, before), name=name, daemon=True)
         self._threads[task.name] = thread
@@ -223,20 +233,21 @@ class ConnectorSet:
                     )
         return tasks
 
-    def _work(self, window: WindowId, connector: Connector) -> Callable[[threading.Event], None]:
+    def _work(self, window: WindowId, connector: Connector) -> Callable[[Turn, ConnectorStanding], None]:
         if connector.direction is ConnectorDirection.PUBLISH:
             ways = {FILE_KIND: self._publish, **dict.fromkeys(BUS_KINDS, self._bring)}
-            publish = ways.get(connector.kind, self._generate)
-            return lambda stop: self._published(window, connector, stop, publish)
-        return lambda stop: self._subscribed(window, connector, stop)
+            return partial(self._published, window, connector, ways.get(connector.kind, self._generate))
+        return partial(self._subscribed, window, connector)
 
-    def _published(self, window: WindowId, connector: Connector, stop: threading.Event, publish: _Publish) -> None:
+    def _published(
+        self, window: WindowId, connector: Connector, publish: _Publish, stop: threading.Event, standing: ConnectorStanding
+    ) -> None:
         project, path = self._resolved.project.name, connector_path(window, connector)
         topic = inbound_topic(self._prefix, project, window.query, window.window)
-        log = self._log.bind(connector=path)
+        waits = self._waits(path, standing)
         way = routing_of(self._resolved, window, self._shard.count)
         routing = None if way is None else RowRouting(self._resolved.schema(window), way)
-        source = _Source(f"connector:{project}/{path}", Partition(topic), routing, lambda error: _waits(log, error))
+        source = _Source(f"connector:{project}/{path}", Partition(topic), routing, standing, waits)
         publish(window, connector, source, stop)
         self._ends[path] = {each: self._bus.end_offset(each) for each in partitions_of(self._bus.topics(), topic)}
 
@@ -245,58 +256,93 @@ class ConnectorSet:
         if address is not None:
             lines, by_line = line_options(connector, schema), source.routing
             by_line = None if by_line is None else replace(by_line, format=lines.format)
-            publish_lines(self._bus, source.partition, address, lines, stop, routing=by_line)
+            publish_lines(self._bus, source.partition, address, lines, stop, routing=by_line, report=source.standing.add)
             return
         options = publish_options(connector, schema, source.name)
         file = connector_file(connector, self._home)
-        publish_file(self._bus, source.partition, file, options, stop, troubled=source.troubled, routing=source.routing)
+        count = source.standing.counter()
+        publish_file(
+            self._bus,
+            source.partition,
+            file,
+            options,
+            stop,
+            report=lambda done: count(done.events),
+            troubled=source.troubled,
+            routing=source.routing,
+        )
 
     def _generate(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
         make = generator_of(connector, self._resolved.window(window).window, self._resolved.schema(window), self._home)
-        publish_generated(self._bus, source.partition, source.name, make, stop, source.troubled, source.routing)
+        troubled, routing = source.troubled, source.routing
+        publish_generated(self._bus, source.partition, source.name, make, stop, troubled, routing, report=source.standing.add)
 
     def _bring(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
         options = topic_publish_options(connector, self._resolved.schema(window), source.name)
         by_row = None if source.routing is None else replace(source.routing, format=options.form.written)
+        count = source.standing.counter()
         with contextlib.closing(open_topic_reader(topic_url(connector), topic_name(connector))) as reader:
-            publish_topic(self._bus, source.partition, reader, options, stop, troubled=source.troubled, routing=by_row)
+            publish_topic(
+                self._bus,
+                source.partition,
+                reader,
+                options,
+                stop,
+                report=lambda done: count(done.events - done.begun),
+                troubled=source.troubled,
+                routing=by_row,
+            )
 
-    def _keep(self, window: WindowId, kept: RecordKeeping, turn: Turn) -> None:
+    def _keep(self, window: WindowId, kept: RecordKeeping, turn: Turn, standing: ConnectorStanding) -> None:
         """Write a window's outputs into a state database. Of each shard they are a stream of its own."""
         topic, number = self._stream(window), None if self._shard.is_whole else self._shard.number
         stream = topic if number is None else f"{topic}/{number}"
         options = SendOptions(stream, RecordForm(kept, self._resolved.schema(window)))
         with contextlib.closing(open_state_writer(kept, stream, turn.epoch)) as writer:
-            send_topic(self._bus, topic, writer, options, turn, self._report(topic, f"{window}/{_RECORDS}"), number)
+            send_topic(self._bus, topic, writer, options, turn, self._report(topic, f"{window}/{_RECORDS}", standing), number)
 
-    def _ask(self, window: ResolvedWindow, query: RecordQuery, turn: Turn) -> None:
+    def _ask(self, window: ResolvedWindow, query: RecordQuery, turn: Turn, standing: ConnectorStanding) -> None:
         """Bring in answers to what another window puts out, each once, whoever asked (`TopicSource`)."""
         assert window.asked_by is not None
         project, path = self._resolved.project.name, f"{window.id}/{_RECORDS}"
         inbound = inbound_topic(self._prefix, project, window.id.query, window.id.window)
-        log, asks = self._log.bind(connector=path), self._resolved.schema(window.asked_by)
+        waits, asks = self._waits(path, standing), self._resolved.schema(window.asked_by)
         with contextlib.closing(open_look_ups(query, asks, window.schema, window.window.index)) as look_ups:
             options = TopicPublishOptions(
                 f"connector:{project}/{path}", TopicForm(rows=RowForm(schema=window.schema)), outputs=look_ups
             )
-            reader = BusTopicReader(self._bus, self._stream(window.asked_by))
-            publish_topic(self._bus, Partition(inbound), reader, options, turn, troubled=lambda error: _waits(log, error))
+            reader, count = BusTopicReader(self._bus, self._stream(window.asked_by)), standing.counter()
+            publish_topic(self._bus, Partition(inbound), reader, options, turn, lambda done: count(done.events - done.begun), waits)
 
     def _stream(self, window: WindowId) -> str:
         return outbound_topic(self._prefix, self._resolved.project.name, window.query, window.window)
 
-    def _report(self, topic: str, path: str) -> SubscribeReport:
+    def _waits(self, path: str, standing: ConnectorStanding) -> Callable[[HotspareError], None]:
+        """Returns what a connector calls while the bus is out of reach."""
         log = self._log.bind(connector=path)
+
+        def waits(error: HotspareError) -> None:
+            standing.troubled(error.in_one_line)
+            log.event(LogEvent.CONNECTOR_WAITS, str(error), code=error.code)
+
+        return waits
+
+    def _report(self, topic: str, path: str, standing: ConnectorStanding) -> SubscribeReport:
+        log, count = self._log.bind(connector=path), standing.counter()
         return SubscribeReport(
+            progress=lambda progress: count(progress.rows),
             broken=lambda place: log.event(LogEvent.SEQUENCE_BROKEN, str(place), topic=topic),
             incomplete=lambda first: log.event(LogEvent.OUTPUT_NOT_FROM_BEGINNING, topic=topic, first_sequence=first),
-            troubled=lambda error: _waits(log, error),
+            troubled=self._waits(path, standing),
         )
 
-    def _subscribed(self, window: WindowId, connector: Connector, stop: threading.Event) -> None:
+    def _subscribed(self, window: WindowId, connector: Connector, stop: threading.Event, standing: ConnectorStanding) -> None:
         topic = self._stream(window)
-        report = self._report(topic, f"{window}/{connector.name}")
-        (self._send if connector.kind in BUS_KINDS else self._subscribe)(window, connector, topic, report, stop)
+        report = self._report(topic, f"{window}/{connector.name}", standing)
+        if connector.kind in BUS_KINDS:
+            self._send(window, connector, topic, report, stop)
+        else:
+            self._subscribe(window, connector, topic, report, stop, standing)
 
     def _send(self, window: WindowId, connector: Connector, topic: str, report: SubscribeReport, stop: threading.Event) -> None:
         path, number = connector_path(window, connector), None if self._shard.is_whole else self._shard.number
@@ -306,12 +352,18 @@ class ConnectorSet:
             send_topic(self._bus, topic, writer, options, stop, report, number)
 
     def _subscribe(
-        self, window: WindowId, connector: Connector, topic: str, report: SubscribeReport, stop: threading.Event
+        self,
+        window: WindowId,
+        connector: Connector,
+        topic: str,
+        report: SubscribeReport,
+        stop: threading.Event,
+        standing: ConnectorStanding,
     ) -> None:
         rows = OutputRows(file_style(connector), self._resolved.schema(window))
         address, partition = connector_address(connector), None if self._shard.is_whole else self._shard.number
         if address is not None:
-            subscribe_lines(self._bus, topic, address, rows, line_format(connector), stop, partition=partition)
+            subscribe_lines(self._bus, topic, address, rows, line_format(connector), stop, partition=partition, report=standing.add)
             return
         file = shard_file(connector_file(connector, self._home), self._shard)
         subscribe_file(self._bus, topic, file, rows, subscribe_options(connector), stop, report, partition)
@@ -327,20 +379,46 @@ class ConnectorSet:
         self._tell_ended()
 
     def _perform(self, task: _Task, run: _Run, log: Log) -> None:
-        try:
-            self._until_done(task, run, log)
-        except HotspareError as error:
-            self._end(task, run, ConnectorState.FAILED)
-            log.event(LogEvent.CONNECTOR_FAILED, str(error), code=error.code)
-        except Exception as error:
-            self._end(task, run, ConnectorState.FAILED)
-            log.event(LogEvent.CONNECTOR_FAILED, f"{type(error).__name__}: {error}")
-        else:
-            stopped = run.stopped.is_set()
-            self._end(task, run, ConnectorState.STOPPED if stopped else ConnectorState.FINISHED)
-            log.event(LogEvent.CONNECTOR_STOPPED if stopped else LogEvent.CONNECTOR_FINISHED)
+        """Does the task's work; again, after a pause, each time that it failed."""
+        while not self._is_done(task, run, log):
+            pass  # it worked for a while before it failed: pauses begin anew
 
-    def _until_done(self, task: _Task, run: _Run, log: Log) -> None:
+    def _is_done(self, task: _Task, run: _Run, log: Log) -> bool:
+        """Whether the work came to its end, or was stopped. False if a try failed that had lasted."""
+        standing, failure = run.standings[task.name], dict[str, str]()
+
+        def pause(pause_s: float) -> None:
+            standing.failed(failure["message"], pause_s)
+            log.event(LogEvent.CONNECTOR_FAILED, **failure, retry_s=pause_s)
+            run.stopped.wait(pause_s)
+
+        for tried in AFTER_FAILURE.tries(pause):
+            if tried and run.stopped.is_set():
+                return True
+            standing.began()
+            begun_s = time.monotonic()
+            failure = self._failure(task, run, standing, log)
+            if not failure:
+                return True
+            if time.monotonic() - begun_s >= LASTING_S:
+                pause(AFTER_FAILURE.pause_s)
+                break
+        return False
+
+    def _failure(self, task: _Task, run: _Run, standing: ConnectorStanding, log: Log) -> dict[str, str]:
+        """Does the work once; why it failed, as fields of the log, none if it did not."""
+        try:
+            self._until_done(task, run, standing, log)
+        except HotspareError as error:
+            return {"message": str(error), "code": error.code}
+        except Exception as error:
+            return {"message": f"{type(error).__name__}: {error}"}
+        stopped = run.stopped.is_set()
+        standing.ended(ConnectorState.STOPPED if stopped else ConnectorState.FINISHED)
+        log.event(LogEvent.CONNECTOR_STOPPED if stopped else LogEvent.CONNECTOR_FINISHED)
+        return {}
+
+    def _until_done(self, task: _Task, run: _Run, standing: ConnectorStanding, log: Log) -> None:
         """Do the task's work; again while another engine has the file, or the bus is away. Why is told once."""
         told = ""
         for _ in _WORK.tries(run.stopped.wait):
@@ -348,7 +426,7 @@ class ConnectorSet:
                 return
             turn, reason = run.turn(), "a newer epoch of the group has written the file"
             try:
-                task.work(turn)
+                task.work(turn, standing)
             except HotspareError as error:
                 if not error.retryable:
                     raise
@@ -357,21 +435,14 @@ class ConnectorSet:
                 if run.stopped.is_set() or not turn.is_set():
                     return
             if reason != told and not run.stopped.is_set():
+                standing.troubled(reason)
                 log.event(LogEvent.CONNECTOR_WAITS, reason)
                 told = reason
-
-    def _end(self, task: _Task, run: _Run, state: ConnectorState) -> None:
-        if self._run in (run, None):  # a later start has states of its own
-            self._states[task.name] = state
 
 
 def shard_file(file: Path, shard: Shard) -> Path:
     """Of a project that is divided: `out.csv` is `out-3.csv` for shard 3."""
     return file if shard.is_whole else file.with_name(f"{file.stem}-{shard.number}{file.suffix}")
-
-
-def _waits(log: Log, error: HotspareError) -> None:
-    log.event(LogEvent.CONNECTOR_WAITS, str(error), code=error.code)
 
 
 class _Run:
@@ -381,6 +452,7 @@ class _Run:
         self.epoch = epoch
         self.tasks = tasks
         self.order = order
+        self.standings = {name: ConnectorStanding() for name in tasks}
         self.waiting = dict(tasks)
         """Tasks that are not started yet."""
         self.is_wait_told = False

@@ -217,7 +217,7 @@ class SqliteBus:
             for topic in claims:
                 owner = connection.execute(sql.FIND_OWNER, (topic, number)).fetchone()
                 if owner is None:
-                    connection.execute(sql.ADD_SHARD_OWNER if number else sql.ADD_OWNER, (topic, number, group))
+                    connection.execute(sql.ADD_OWNER, (topic, number, group))
                 elif owner[0] != group:
                     raise limits.topic_owned(Partition(topic, number), owner[0], group)
         return SqliteProducer(self._file, group, claims, self._clock, self._message_bytes_max)
@@ -230,8 +230,7 @@ class SqliteBus:
             owned = [Partition(*row) for row in connection.execute(sql.FIND_OWNED, (group,)).fetchall()]
             connection.executemany(sql.EMPTY_PARTITION, [(partition.topic, partition.number) for partition in owned])
             connection.execute(sql.FORGET_PROGRESS, (group,))
-            for statement in sql.FORGET_OWNER:
-                connection.execute(statement, (group,))
+            connection.execute(sql.FORGET_OWNER, (group,))
             connection.executemany(sql.FORGET_READER, [(reader,) for reader in snapshot_readers(group)])
         for partition in owned:
             self.trim(partition, self.begin_offset(partition))

@@ -22,22 +22,18 @@ KIND = FileKind(
         "CREATE TABLE partitions(id INTEGER PRIMARY KEY, topic TEXT NOT NULL, number INTEGER NOT NULL,"
         " begin_offset INTEGER NOT NULL DEFAULT 0, end_offset INTEGER NOT NULL DEFAULT 0,"
         " newest_us INTEGER NOT NULL DEFAULT 0, UNIQUE(topic, number))",
-        "CREATE TABLE owners(topic TEXT PRIMARY KEY, group_name TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE owners(topic TEXT NOT NULL, number INTEGER NOT NULL, group_name TEXT NOT NULL,"
+        " PRIMARY KEY(topic, number)) WITHOUT ROWID",
         "CREATE TABLE fences(group_name TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID",
         "CREATE TABLE progress(group_name TEXT NOT NULL, stream TEXT NOT NULL, sequence INTEGER NOT NULL,"
         " topic INTEGER, partition INTEGER, offset INTEGER, position INTEGER, ordinal INTEGER,"
         " digest INTEGER NOT NULL, epoch INTEGER NOT NULL, PRIMARY KEY(group_name, stream)) WITHOUT ROWID",
-    ),
-    additions={
-        "records": "CREATE TABLE IF NOT EXISTS records(partition_id INTEGER NOT NULL, key BLOB NOT NULL, record BLOB NOT NULL,"
+        "CREATE TABLE records(partition_id INTEGER NOT NULL, key BLOB NOT NULL, record BLOB NOT NULL,"
         " PRIMARY KEY(partition_id, key)) WITHOUT ROWID",
-        "readers": "CREATE TABLE IF NOT EXISTS readers(reader TEXT NOT NULL, partition_id INTEGER NOT NULL,"
+        "CREATE TABLE readers(reader TEXT NOT NULL, partition_id INTEGER NOT NULL,"
         " offset INTEGER NOT NULL, PRIMARY KEY(reader, partition_id)) WITHOUT ROWID",
-        "shard_owners": "CREATE TABLE IF NOT EXISTS shard_owners(topic TEXT NOT NULL, number INTEGER NOT NULL,"
-        " group_name TEXT NOT NULL, PRIMARY KEY(topic, number)) WITHOUT ROWID",
-        "machine": "CREATE TABLE IF NOT EXISTS machine(only INTEGER PRIMARY KEY CHECK(only=1), boot TEXT NOT NULL,"
-        " machine TEXT NOT NULL)",
-    },
+        "CREATE TABLE machine(only INTEGER PRIMARY KEY CHECK(only=1), boot TEXT NOT NULL, machine TEXT NOT NULL)",
+    ),
 )
 
 FIND_TOPIC = "SELECT partitions FROM topics WHERE topic=?"
@@ -48,17 +44,11 @@ ADD_PARTITION = "INSERT INTO partitions(topic, number) VALUES(?, ?)"
 OFFSETS = "SELECT begin_offset, end_offset, newest_us FROM partitions WHERE id=?"
 ADVANCE = "UPDATE partitions SET end_offset=?, newest_us=? WHERE id=?"
 ADVANCE_BEGIN = "UPDATE partitions SET begin_offset=min(end_offset, ?) WHERE id=? AND begin_offset<?"
-_OWNERS = (
-    "(SELECT topic, 0 AS number, group_name FROM owners UNION ALL SELECT topic, number, group_name FROM shard_owners"
-    " WHERE number>0)"
-)
-"""The owner of partition 0 stands where that of a topic stood before projects were divided."""
-FIND_OWNED = f"SELECT topic, number FROM {_OWNERS} WHERE group_name=? ORDER BY topic, number"  # noqa: S608
-LIST_OWNERS = f"SELECT topic, number, group_name FROM {_OWNERS} ORDER BY topic, number"  # noqa: S608
-FIND_OWNER = f"SELECT group_name FROM {_OWNERS} WHERE topic=? AND number=?"  # noqa: S608
-ADD_OWNER = "INSERT INTO owners(topic, group_name) VALUES(?1, ?3)"
-ADD_SHARD_OWNER = "INSERT INTO shard_owners(topic, number, group_name) VALUES(?, ?, ?)"
-FORGET_OWNER = ("DELETE FROM owners WHERE group_name=?", "DELETE FROM shard_owners WHERE group_name=?")
+FIND_OWNED = "SELECT topic, number FROM owners WHERE group_name=? ORDER BY topic, number"
+LIST_OWNERS = "SELECT topic, number, group_name FROM owners ORDER BY topic, number"
+FIND_OWNER = "SELECT group_name FROM owners WHERE topic=? AND number=?"
+ADD_OWNER = "INSERT INTO owners(topic, number, group_name) VALUES(?, ?, ?)"
+FORGET_OWNER = "DELETE FROM owners WHERE group_name=?"
 FORGET_PROGRESS = (
     "UPDATE progress SET sequence=0, topic=NULL, partition=NULL, offset=NULL, position=NULL, ordinal=NULL, digest=0"
     " WHERE group_name=?"

@@ -72,15 +72,11 @@ def _running(service: Coordination, group: str) -> list[Member]:
 def _ask(service: Coordination, group: str, engines: list[Member], request: PersistRequest) -> int:
     from hotspare.errors import UsageError
     from hotspare.ha.effects.persisting import ask
-    from hotspare.ha.member_record import keeps
 
     meant = [member for member in engines if request.by in ("", member.engine)]
     if not meant:
         names = ", ".join(member.engine for member in engines)
         raise UsageError(f"group {group} has no engine {request.by} that runs", hint=f"engines: {names}")
-    if request.keep and not any(map(keeps, meant)):
-        what = f"no engine of group {group} that may write it knows --keep: they are of an older hotspare"
-        raise UsageError(what, hint="start newer ones, or leave --keep out")
     return ask(service, group, request)
 
 

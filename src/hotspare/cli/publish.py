@@ -36,11 +36,6 @@ if TYPE_CHECKING:
     from hotspare.bus.contract import Bus, Partition
 
 
-_BeginOption = Annotated[
-    int | None, typer.Option(min=0, help="Byte (of a socket: line) behind which to begin where nothing is known of the source.")
-]
-
-
 _PartitionOption = Annotated[
     int | None,
     typer.Option(min=0, help="Partition of the topic for all rows; by default, of several, that in which each row belongs."),
@@ -92,7 +87,6 @@ def command(
     delimiter: Annotated[str, typer.Option(help="What separates the columns.")] = ",",
     dateformat: Annotated[str, typer.Option(help="How dates and stamps are written (strptime); needs the schema.")] = "",
     source: Annotated[str, typer.Option(help="Name under which the position is kept; by default the file's path.")] = "",
-    begin: _BeginOption = None,
     partition: _PartitionOption = None,
     shards: ShardsOption = 1,
     group: GroupOption = "",
@@ -128,7 +122,7 @@ def command(
         )
         target = _placed(target, chosen, partition_field(opened, target.prefix, project, set_, window))
         options = PublishOptions(form=form, growth=Growth.GROWING if growing else Growth.FIXED, header_rows=header, rate=rate)
-        options = replace(options, events_max=maxevents, begin=begin, repeats=repeatcount, block_rows=blocksize, source_name=source)
+        options = replace(options, events_max=maxevents, repeats=repeatcount, block_rows=blocksize, source_name=source)
         others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value)
         (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
 
@@ -213,7 +207,7 @@ def _listen(
     from hotspare.cli.shared.interrupt import stop_on_signal
     from hotspare.engine.rows.batch import MessageFormat
 
-    lines = LineOptions(options.form, MessageFormat[target.format.value.upper()], options.begin)
+    lines = LineOptions(options.form, MessageFormat[target.format.value.upper()])
     by_line = None if routing is None else replace(routing, format=lines.format)
     with stop_on_signal() as stop:
         in_turns(turns, bus, target.bus_url, lambda turn: publish_lines(bus, where, address, lines, turn, say_port, by_line), stop)

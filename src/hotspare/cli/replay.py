@@ -82,14 +82,15 @@ def command(
         messages_max=batch,
         rows=OutputRows(FileStyle(columns=CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE)),
     )
-    _check_use(runner, head, doubles, {"--header": header, "--memory": memory}, {"--master": master, "--conf": conf})
+    of_files = {"--header": header, "--memory": memory, "--page-folder": page_folder}
+    _check_use(runner, head, doubles, of_files, {"--master": master, "--conf": conf})
     if runner is RunnerKind.PARTITIONED:
         _run_tables(request, master, conf or ())
         return
-    replay = prepare(request)
+    budget, replay = memory_bytes(memory, page_folder), prepare(request)
     for warning in replay.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    _run(dataclasses.replace(replay, residence=residence_for(memory_bytes(memory), page_folder)), runner, head)
+    _run(dataclasses.replace(replay, residence=residence_for(budget, page_folder)), runner, head)
 
 
 def _check_use(

@@ -166,10 +166,10 @@ def command(
     settings = replace(settings, snapshot_interval_ms=snapshot_interval_ms, pipeline_stall_ms=pipeline_stall_ms)
     settings = replace(settings, **snapshot_settings(snapshots or ()))
     options = EngineOptions(project, bus, prefix, coordination, store, engine or default_engine_name(), address, listen, runner)
-    options = replace(options, head_place=head, kafka_reader=kafka_reader, create_time=create_time, settings=settings)
+    options = replace(options, head_place=head, kafka_reader=kafka_reader, create_time=create_time, settings=settings, join=join)
     options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
-    options = replace(options, properties=properties(set_ or ()), bindings=bindings(bind or ()), memory_bytes=memory_bytes(memory))
-    options = replace(options, restore=absolute_place(restore), start=start, spare=spare, join=join, page_folder=page_folder)
+    options = replace(options, properties=properties(set_ or ()), bindings=bindings(bind or ()), restore=absolute_place(restore))
+    options = replace(options, memory_bytes=memory_bytes(memory, page_folder), page_folder=page_folder, start=start, spare=spare)
     _start(options, log_format, _Spark(master, tasks, conf or (), task_lease_ms, rebalance_after_ms))
 
 

@@ -91,6 +91,10 @@ def _show(document: Document) -> None:
             for e in group["engines"]
             for p in e["positions"]
         ]
+        if connectors := _connectors(group):
+            print_table("Connectors", ("engine", "connector", "state", "rows", "next try", "last error"), connectors)
+        if bad := _bad_events(group):
+            print_table("Bad events since each engine started", ("engine", "window", "reason", "count"), bad)
         print_table("Positions", ("engine", "topic", "partition", "next_offset", "end_offset", "lag", "skew_ms"), positions)
         print_table("Output streams", ("engine", "stream", "sequence", "committed", "held", "digest"), _streams(group))
         snapshots = [
@@ -122,7 +126,8 @@ def store_lines(group: Document) -> list[str]:
     """What is wrong with the store, as this command finds it, and as engines did when they wrote last."""
     lines = [] if group["store_failure"] is None else [f"the store of snapshots does not answer: {group['store_failure']}"]
     failed = [(e["engine"], e["snapshot_failure"]) for e in group["engines"] if e["snapshot_failure"] and e["role"] is not None]
-    return lines + [f"{engine} goes on without a new snapshot: {why}" for engine, why in failed]
+    lines += [f"{engine} goes on without a new snapshot: {why}" for engine, why in failed]
+    return lines + [f"{engine['engine']}: {why}" for engine in group["engines"] for why in engine["snapshots_refused"]]
 
 
 def persist_lines(group: Document) -> list[str]:
@@ -207,12 +212,36 @@ def _engines(group: Document) -> list[tuple[Any, ...]]:
     return rows
 
 
+def _connectors(group: Document) -> list[tuple[Any, ...]]:
+    """Of engines that give signs of life."""
+    return [
+        (engine["engine"], *_values(each, "connector state rows"), _in_seconds(each["retry_in_ms"]), each["last_error"] or "")
+        for engine in group["engines"]
+        for each in engine["connectors"]
+        if engine["role"] is not None
+    ]
+
+
+def _in_seconds(time_ms: int | None) -> str:
+    return "" if time_ms is None else f"in {time_ms / 1000:.0f} s"
+
+
+def _bad_events(group: Document) -> list[tuple[Any, ...]]:
+    return [
+        (engine["engine"], *_values(each, "window reason count"))
+        for engine in group["engines"]
+        for each in engine["bad_events"]
+        if engine["role"] is not None
+    ]
+
+
 def _trouble(engine: Document) -> str:
     stalled_ms = engine["stalled_ms"]
     was = [] if engine["role"] else [f"was {engine['last_role']}"]
     stall = [f"no input for {stalled_ms / 1000:.1f} s, though some is there"] if stalled_ms else []
     warms = [engine["warming"]] if engine["warming"] else []
-    return "; ".join([*was, *warms, *stall, *(f"{stream} waits: {why}" for stream, why in engine["oversized"].items())])
+    trouble = [engine["trouble"]] if engine["trouble"] else []
+    return "; ".join([*was, *warms, *stall, *trouble, *(f"{stream} waits: {why}" for stream, why in engine["oversized"].items())])
 
 
 def _streams(group: Document) -> list[tuple[Any, ...]]:

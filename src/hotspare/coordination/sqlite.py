@@ -33,7 +33,7 @@ _ERRORS = FileErrors(locked=CoordinationSuspended, failed=CoordinationSuspended,
 _KIND = FileKind(
     name="coordination file",
     application_id=0x6873434F,
-    version=2,
+    version=1,
     schema=(
         "CREATE TABLE roles(group_name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, holder TEXT NOT NULL, successor TEXT NOT NULL,"
         " lease_end_ms INTEGER NOT NULL, address TEXT NOT NULL, host TEXT NOT NULL, process_id INTEGER NOT NULL,"

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from hotspare.engine.plan import Node, Plan, Stage
 from hotspare.engine.rows.batch import ARROW_TYPE
-from hotspare.engine.semantics import BEFORE_VERSIONS
 from hotspare.engine.snapshot import RowPagesOf, check_header, decode_page, unpack, unreadable
 from hotspare.engine.state.lanes import coded_columns, to_arrow_columns
 from hotspare.engine.state.over_rows import OverRows
@@ -58,7 +57,7 @@ def header_facts(header: bytes) -> HeaderFacts:
         content = json.loads(header)
         return HeaderFacts(
             format=int(content["format"]),
-            semantics=int(content.get("semantics", BEFORE_VERSIONS)),
+            semantics=int(content["semantics"]),
             project_hash=str(content["project"]),
             time_us=int(content["time_us"]),
             positions={(int(t), int(p)): int(offset) for t, p, offset, *_ in content["passed"]},
@@ -115,15 +114,13 @@ def _label(page: str) -> str:
 
 def _columns(data: bytes) -> dict[str, Column]:
     try:
-        return unpack(data)[1]
+        return unpack(data)
     except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
         raise SnapshotDamaged("a page of the snapshot cannot be read", detail=str(error)) from error
 
 
 def _row_count(columns: Mapping[str, Column]) -> int | None:
-    if "alive" in columns:
-        return int(np.bitwise_count(columns["alive"].array).sum())
-    return len(columns["lanes"].array) if "lanes" in columns and columns["lanes"].array.ndim == 2 else None
+    return int(np.bitwise_count(columns["alive"].array).sum()) if "alive" in columns else None
 
 
 @dataclass(frozen=True, slots=True)

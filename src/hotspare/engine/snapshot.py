@@ -19,23 +19,21 @@ import numpy.typing as npt
 
 from hotspare.engine.plan import Plan
 from hotspare.engine.rows.chunk import Int64s
-from hotspare.engine.semantics import BEFORE_VERSIONS, READ_SINCE, SEMANTICS, refuse_other_semantics
+from hotspare.engine.semantics import SEMANTICS, refuse_other_semantics
 from hotspare.engine.state.absent import KeptPages
 from hotspare.engine.state.memory import NO_BUDGET, Residence
-from hotspare.engine.state.pages import Column, Columns, Keyed, KeyPage, Page, Paged, RowPage
+from hotspare.engine.state.pages import Column, Columns, Keyed, KeyPage, Page, Paged, RowPage, Whole
 from hotspare.engine.state.project_state import Passed, State, StreamState
 from hotspare.engine.state.strings import Dictionary, FrozenStrings, StringTable
 from hotspare.engine.step import fresh_state
 from hotspare.errors import ProjectChanged, SnapshotDamaged, SnapshotFormat
 
-FORMAT = 5
-"""Version of both forms; a newer one is refused. One of format 4 has no key pages, one of format 3 no row pages; one older than
-that has older semantics, and is refused for them."""
+FORMAT = 1
+"""The version of headers and pages; any other is refused."""
 _MAGIC = b"hotspare page\n"
 _ALIGNMENT = 64
 _DTYPES = frozenset({"<i8", "<f8", "<u4", "|b1", "|u1"})
 _DICTIONARY = "strings"
-_WITHOUT_ROW_PAGES = 3
 _KEYS = "keys"
 """Before the number of a key page, where that of a row page stands alone."""
 
@@ -162,13 +160,14 @@ def _header(plan: Plan, state: State) -> bytes:
 
 
 def check_header(plan: Plan, content: dict[str, Any]) -> None:
-    """SnapshotFormat, ProjectChanged."""
-    if content["format"] > FORMAT:
-        raise SnapshotFormat(
-            f"the snapshot has format {content['format']}, this hotspare reads up to {FORMAT}",
-            hint="run the hotspare that wrote it, or a newer one",
-        )
-    refuse_other_semantics(int(content.get("semantics", BEFORE_VERSIONS)), "the snapshot", READ_SINCE)
+    """Raises SnapshotFormat or ProjectChanged if `plan` cannot continue the snapshot with this header."""
+    check_origin(plan, content)
+    refuse_other_semantics(int(content["semantics"]), "the snapshot")
+
+
+def check_origin(plan: Plan, content: dict[str, Any]) -> None:
+    """Raises SnapshotFormat or ProjectChanged if the header is not that of a snapshot of `plan`, whatever its windows meant."""
+    _check_format("the snapshot", content["format"])
     if content["project"] != plan.project_hash:
         raise ProjectChanged(
             "the snapshot belongs to another project",
@@ -177,12 +176,17 @@ def check_header(plan: Plan, content: dict[str, Any]) -> None:
         )
 
 
+def _check_format(what: str, found: object) -> None:
+    if found != FORMAT:
+        raise SnapshotFormat(f"{what} has format {found}, this hotspare reads {FORMAT}", hint="use the hotspare that wrote it")
+
+
 def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
     check_header(plan, content)
     state.time_us = int(content["time_us"])
     state.heartbeat_time_us = int(content["heartbeat_time_us"])
     state.passed = {(int(t), int(p)): Passed(int(o), int(i), int(us)) for t, p, o, i, us in content["passed"]}
-    state.clocks = {(int(t), int(p)): int(us) for t, p, us in content.get("clocks", ())}
+    state.clocks = {(int(t), int(p)): int(us) for t, p, us in content["clocks"]}
     for name, stream in content["streams"].items():
         if name not in state.streams:
             raise SnapshotDamaged(f"the snapshot has a stream {name} that the project has not")
@@ -237,15 +241,14 @@ def _pack(buffers: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]]) -> bytes
     return b"".join(pieces)
 
 
-def unpack(data: bytes) -> tuple[int, dict[str, Column]]:
-    """The format and the buffers, with codes that number the strings of this page."""
+def unpack(data: bytes) -> dict[str, Column]:
+    """Returns the buffers of a page by name, with codes that number the strings of this page."""
     begin = len(_MAGIC) + 8
     if data[: len(_MAGIC)] != _MAGIC:
         raise SnapshotDamaged("a page does not begin as a page does")
     length = int.from_bytes(data[len(_MAGIC) : begin], "little")
     index = json.loads(data[begin : begin + length])
-    if index["format"] > FORMAT:
-        raise SnapshotFormat(f"a page has format {index['format']}, this hotspare reads up to {FORMAT}")
+    _check_format("a page", index["format"])
     at = begin + length
     columns: dict[str, Column] = {}
     for entry in index["buffers"]:
@@ -260,7 +263,7 @@ def unpack(data: bytes) -> tuple[int, dict[str, Column]]:
         at += array.nbytes
     if at != len(data):
         raise SnapshotDamaged("a page has another length than its index says")
-    return int(index["format"]), columns
+    return columns
 
 
 @runtime_checkable
@@ -317,7 +320,7 @@ class _Decoded(KeptPages):
 
     def __getitem__(self, number: int) -> Columns:
         with _told_as_damage():
-            return _decode(self._of_rows[self._part, number], [self._part], self._strings, self._hold)[1][self._part]
+            return _decode(self._of_rows[self._part, number], [self._part], self._strings, self._hold)[self._part]
 
     def __contains__(self, number: object) -> bool:
         return number in self._numbers
@@ -330,7 +333,7 @@ class _Decoded(KeptPages):
 
     def unbound(self, number: int) -> tuple[Columns, FrozenStrings]:
         with _told_as_damage():
-            _, columns = unpack(self._of_rows[self._part, number])
+            columns = unpack(self._of_rows[self._part, number])
             dictionary = _dictionary(columns)
             _check_codes(columns, len(dictionary))
             return _of_parts(columns, [self._part])[self._part], dictionary.frozen()
@@ -347,7 +350,7 @@ class _Decoded(KeptPages):
 
     def key_page(self, number: int) -> Columns:
         with _told_as_damage():
-            _, columns = unpack(self._of_rows.pages[self._of_rows.key_names[self._part, number]])
+            columns = unpack(self._of_rows.pages[self._of_rows.key_names[self._part, number]])
             return _of_parts(columns, [self._part])[self._part]
 
     def expect(self, numbers: Sequence[int]) -> None:
@@ -391,22 +394,19 @@ def _hold_nothing(codes: Int64s) -> None:
 def decode_page(page: Page, data: bytes, of_rows: RowPagesOf, strings: StringTable) -> None:
     """Fill a fresh page from its canonical form and that of its row pages, of which some may be read later; strings get codes."""
     hold = strings.hold if page.stays else _hold_nothing
-    format_, parts = _decode(data, list(page.parts), strings, hold)
-    for name, columns in parts.items():
+    for name, columns in _decode(data, list(page.parts), strings, hold).items():
         part, row_pages = page.parts[name], _Decoded(name, of_rows, strings, hold)
-        if isinstance(part, Paged) and format_ > _WITHOUT_ROW_PAGES:
+        if isinstance(part, Paged):
             part.load_pages(columns, row_pages)
-        elif row_pages:
+        elif row_pages or not isinstance(part, Whole):
             raise SnapshotDamaged("a page has row pages that it cannot have")
         else:
             part.load(columns)
 
 
-def _decode(
-    data: bytes, parts: list[str], strings: StringTable, hold: Callable[[Int64s], object]
-) -> tuple[int, dict[str, dict[str, Column]]]:
-    """The format, and by part the columns, with codes of `strings`, of which `hold` is told."""
-    format_, columns = unpack(data)
+def _decode(data: bytes, parts: list[str], strings: StringTable, hold: Callable[[Int64s], object]) -> dict[str, dict[str, Column]]:
+    """Returns the columns by part, with codes of `strings`, of which `hold` is told."""
+    columns = unpack(data)
     dictionary = _dictionary(columns)
     _check_codes(columns, len(dictionary))
     codes = strings.intern_dictionary(dictionary)
@@ -414,7 +414,7 @@ def _decode(
     for column in columns.values():
         for j in column.codes:
             column.array[:, j] = codes[column.array[:, j]]
-    return format_, _of_parts(columns, parts)
+    return _of_parts(columns, parts)
 
 
 def _check_codes(columns: Columns, count: int) -> None:

@@ -21,8 +21,8 @@ from hotspare.engine.code.shared import PAGE as SHARED_PAGE
 from hotspare.engine.lineage import Lineages, lineages
 from hotspare.engine.numbering import NUMBERING
 from hotspare.engine.plan import Node, Plan, Stage
-from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS
-from hotspare.engine.snapshot import check_header, encode_page, freeze, restore
+from hotspare.engine.semantics import SEMANTICS
+from hotspare.engine.snapshot import check_origin, encode_page, freeze, restore
 from hotspare.engine.state.pages import Page
 from hotspare.engine.state.strings import StringTable
 from hotspare.errors import SnapshotDamaged, UsageError
@@ -99,13 +99,18 @@ class Upgrade:
 
 
 def compare(before: Plan, after: Plan, past: Past, semantics: int = SEMANTICS) -> Upgrade:
-    """`semantics`: the version of what windows mean that the state of `before` was made with."""
+    """`semantics`: the version of what windows mean that the state of `before` was made with. No state is kept if it is not that
+    of this hotspare."""
     old, new = lineages(before), lineages(after)
     unread = _unread(before, after) if past in (Past.WHOLE, Past.UNASKED) else ()
     is_recomputed = past is Past.WHOLE and not unread
     stateful = dict.fromkeys((node.operator.id for node in _stateful(after)), Fate.RECOMPUTED if is_recomputed else Fate.EMPTY)
     anew = {w.id: stateful.get(w.id, Fate.NONE) for w in after.resolved.windows}
-    windows = [_changed(before, after, old, new, window, fate) for window, fate in anew.items()]
+    means_the_same = semantics == SEMANTICS
+    windows = [
+        _changed(before, after, old, new, window, fate) if means_the_same else WindowChange(window, fate, (_MEANS_ELSE,))
+        for window, fate in anew.items()
+    ]
     needy = {} if is_recomputed else needing_rows(after, _kept_pages(after, windows))
     windows = [replace(each, fate=Fate.FILLED) if each.window in needy else each for each in windows]
     windows = [replace(each, reasons=each.reasons + unread) if each.fate in (Fate.EMPTY, Fate.FILLED) else each for each in windows]
@@ -118,6 +123,9 @@ def compare(before: Plan, after: Plan, past: Past, semantics: int = SEMANTICS) -
         gone_topics=tuple(w for w in before.resolved.sources if w not in after.resolved.sources),
         refusals=(*_refusals(before, after), *_without_rows(after, needy, unread or (past.value,))),
     )
+
+
+_MEANS_ELSE = "windows mean something else in this hotspare"
 
 
 def _changed(before: Plan, after: Plan, old: Lineages, new: Lineages, window: WindowId, made_anew: Fate) -> WindowChange:
@@ -230,8 +238,8 @@ def carried_over(
     none. UsageError where the one cannot become the other; ProjectChanged, SnapshotFormat, SnapshotDamaged."""
     try:
         content = json.loads(header)
-        check_header(before, content)
-        found = compare(before, after, Past.CARRIED, int(content.get("semantics", BEFORE_VERSIONS)))
+        check_origin(before, content)
+        found = compare(before, after, Past.CARRIED, int(content["semantics"]))
         if found.refusals:
             raise UsageError("the project cannot go on with the state of the one before", detail="\n  ".join(found.refusals))
         carried = _header(before, after, found, content)
@@ -242,7 +250,7 @@ def carried_over(
     kept = {name for name, node in wanted.items() if node.operator.id in kept_windows}
     empty = {name: _opened(node, shard) for name, node in wanted.items() if name not in kept}
     if after.shared is not None:
-        shares_alike = before.project_hash == after.project_hash
+        shares_alike = before.project_hash == after.project_hash and int(content["semantics"]) == SEMANTICS
         kept |= {SHARED_PAGE} if shares_alike else frozenset()
         empty |= {} if shares_alike else {SHARED_PAGE: after.shared.open()}
     names = tuple(name for name in pages if _page_of(name) in kept)
@@ -285,8 +293,9 @@ def _header(before: Plan, after: Plan, found: Upgrade, content: dict[str, Any]) 
     unknown = {name for name, shift in numbering.items() if shift is None} | found.realigned
     content |= {
         "project": after.project_hash,
+        "semantics": SEMANTICS,
         "passed": [[topics[topic], *rest] for topic, *rest in content["passed"] if topic in topics],
-        "clocks": [[topics[topic], *rest] for topic, *rest in content.get("clocks", ()) if topic in topics],
+        "clocks": [[topics[topic], *rest] for topic, *rest in content["clocks"] if topic in topics],
         "streams": streams,
         NUMBERING: dict.fromkeys(sorted(unknown & set(after.stream_schemas))),
         UPGRADED: before.project_hash,

@@ -34,6 +34,7 @@ from hotspare.ha.group_state import GroupState, InboundState
 from hotspare.ha.outputs.held import HeldOutputs, base_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
+from hotspare.ha.rules import snapshots as snapshot_rules
 from hotspare.ha.rules.facts import InboundFacts, NewestSnapshot, Rounds, Snapshots, StreamFacts
 from hotspare.ha.rules.roles import ENDS, Reason, Role
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
@@ -125,7 +126,13 @@ class GroupEngine:
             step_rows=StepSize(STEP_ROWS_MIN, STEP_ROWS_MAX, definition.settings.lease_ms / 10),
             part_rows=StepSize(PART_ROWS_MIN, EXTRA_ROWS_MAX, definition.settings.lease_ms / 10),
             rounds=Rounds(inbound_checked_ms=now_ms),
-            snapshots=Snapshots(snapshot_ms=now_ms, snapshot_order=order, written_wall_ms=wall_ms, newest=newest),
+            snapshots=Snapshots(
+                snapshot_ms=now_ms,
+                snapshot_order=order,
+                written_wall_ms=wall_ms,
+                newest=newest,
+                refused=joined.refused[-snapshot_rules.REFUSED_MAX :],
+            ),
             project_hash=definition.project.hash,
             document=definition.project.document,
             store_id=joined.store_id,

@@ -19,6 +19,8 @@ from hotspare.ha.calls.store_jobs import StoreJobs
 from hotspare.ha.calls.underway import AskedEpoch
 from hotspare.ha.clock_skew import ClockSkew
 from hotspare.ha.core import Core
+from hotspare.ha.events import HaEventKind
+from hotspare.ha.outputs.bad_counts import BadCounts
 from hotspare.ha.outputs.blocks import MessageSizes
 from hotspare.ha.outputs.held import HeldOutputs
 from hotspare.ha.outputs.progress_points import ProgressPoints
@@ -115,6 +117,9 @@ class GroupState:
     inbound_findings: deque[str] = field(default_factory=deque)
     """Filled by a background job."""
     marks: Marks = field(default_factory=Marks)
+    bad_counts: BadCounts = field(default_factory=BadCounts)
+    alarms: dict[tuple[HaEventKind, str], int] = field(default_factory=dict)
+    """When an alarm of a kind and reason was reported last (`notes.alarm`)."""
 
     def __post_init__(self) -> None:
         self.streams = {name: facts.StreamFacts() for name in self.held.streams}

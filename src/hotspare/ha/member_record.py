@@ -10,6 +10,7 @@ from dataclasses import replace
 from hotspare.coordination.contract import Member
 from hotspare.ha.group_state import GroupState, stream_views
 from hotspare.ha.outputs.held import HeldStream
+from hotspare.ha.ports import ConnectorFacts
 from hotspare.ha.rules import membership
 from hotspare.ha.rules.commit_budget import Lesson
 from hotspare.ha.rules.facts import Difference, OtherMember
@@ -22,21 +23,24 @@ _DIFFERS = "differs"
 _POSITIONS = "positions"
 _CONFIRMED = "snapshot_confirmed"
 _PRIORITY = "snapshot_priority"
-_KEEPS = "persist_keeps"
 _COMMIT = "commit"
 _EPOCH = "epoch"
 _ROLE_AGE = "role_age_ms"
 PROJECT = "project"
-"""The number of the project that an engine runs (`rules.upgrading.Version`). An engine that does not tell it is of a hotspare that
-knows nothing of a second project."""
+"""The number of the project that an engine runs (`rules.upgrading.Version`)."""
 MOVES = "moves"
 _MEMORY_BY_WINDOW = "memory_by_window"
+CONNECTORS = "connectors"
+"""By name: state, rows, last error, and in how many milliseconds one that failed is tried again."""
+_CONNECTORS_MAX, _BAD_MAX, _ERROR_LENGTH_MAX = 100, 50, 500
+TROUBLE_MS = 60_000
+"""For how long after it an engine tells that bus or coordination did not do something."""
 _WINDOWS_MAX = 50
 """Of which an engine tells the memory, the largest ones: its description is written every half second."""
 
 
-def member_of(state: GroupState, now_ms: int) -> Member:
-    """This engine's description at `now_ms`. Every detail is text; structured ones are JSON."""
+def member_of(state: GroupState, now_ms: int, connectors: Mapping[str, ConnectorFacts]) -> Member:
+    """Returns this engine's description at `now_ms`, `connectors` included. Every detail is text; structured ones are JSON."""
     held = state.held.streams
     detail = {
         **state.identity.detail,
@@ -62,10 +66,13 @@ def member_of(state: GroupState, now_ms: int) -> Member:
         "stalled_ms": str(state.intake.stalled_ms),
         "oversized": _json({name: s.oversized.sentence for name, s in state.streams.items() if s.oversized is not None}),
         "snapshot_failure": state.snapshots.failure,
+        "snapshots_refused": _json(state.snapshots.refused),
+        "trouble": state.contacts.trouble if now_ms - state.contacts.trouble_ms < TROUBLE_MS else "",
+        "bad_events": _json(state.bad_counts.largest(_BAD_MAX)),
+        CONNECTORS: _json(_connectors(connectors)),
         _CONFIRMED: str(state.snapshots.confirmed_order),
         "persisting": _json(_persisting(state)),
         "warming": "" if state.standing.role is not Role.WARMING or state.warming is None else told(state.warming, state.streams),
-        _KEEPS: "yes",
         _PRIORITY: str(state.settings.snapshot_priority),
         _COMMIT: _json(state.budget.lesson),
         PROJECT: str(state.projects.own),
@@ -80,6 +87,12 @@ def member_of(state: GroupState, now_ms: int) -> Member:
     return replace(state.identity, role=state.standing.role.value, sequences=_sequences(state), detail=detail)
 
 
+def _connectors(found: Mapping[str, ConnectorFacts]) -> dict[str, list[object]]:
+    """By name, those that failed first; of long errors the beginning."""
+    names = sorted(found, key=lambda name: (found[name].retry_in_ms is None, name))[:_CONNECTORS_MAX]
+    return {name: [f.state, f.rows, f.last_error[:_ERROR_LENGTH_MAX], f.retry_in_ms] for name in names for f in [found[name]]}
+
+
 def _memory_by_window(state: GroupState) -> dict[str, Mapping[str, int]]:
     windows = state.core.memory_by_window
     largest = sorted(windows, key=lambda name: (-sum(windows[name].values()), name))[:_WINDOWS_MAX]
@@ -92,11 +105,6 @@ def memory_by_window(member: Member) -> dict[str, dict[str, int]]:
         found = json.loads(member.detail.get(_MEMORY_BY_WINDOW, "{}"))
         return {str(name): {str(what): int(size) for what, size in sizes.items()} for name, sizes in found.items()}
     return {}
-
-
-def keeps(member: Member) -> bool:
-    """Whether it knows requests for snapshots that say how many are to stay; engines of before do not."""
-    return _KEEPS in member.detail
 
 
 def _persisting(state: GroupState) -> tuple[int, str] | None:

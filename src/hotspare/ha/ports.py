@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -53,6 +53,21 @@ def _reads_anyway(_: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectorFacts:
+    """What a connector of this engine does. `retry_in_ms`: when one that failed is tried again; None for all others."""
+
+    state: str
+    rows: int = 0
+    last_error: str = ""
+    retry_in_ms: int | None = None
+
+
+def _no_connectors() -> Mapping[str, ConnectorFacts]:
+    """Where nothing but the group runs."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
 class Ports:
     """`clock_ms`: this process's monotonic milliseconds.
 
@@ -65,6 +80,7 @@ class Ports:
     `read_every_ms` sets how long there is at least from one read of the bus to the next, where little comes; `read_only` names the
     partitions (index of the topic, number) that alone are to be read from now on, none for all. Both must not block.
     `open_store` opens another store than the group's, to persist a snapshot there; who opened it closes it.
+    `connectors` tells of each connector of this engine, `query/window/connector`, for people.
     Within `unlocked` a call of a promotion is under way, and batches are computed and held beside it. Only what the call needs may
     be touched there.
     """
@@ -87,3 +103,4 @@ class Ports:
     read_only: Callable[[frozenset[tuple[int, int]]], None] = _reads_all
     unlocked: Callable[[], AbstractContextManager[None]] = nullcontext
     open_store: Callable[[str], Store] = _no_store
+    connectors: Callable[[], Mapping[str, ConnectorFacts]] = _no_connectors

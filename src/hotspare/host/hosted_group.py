@@ -137,6 +137,7 @@ class HostedGroup:
             open_store=open_store,
             read_every_ms=lambda interval_ms: pace.set(interval_ms / 1_000, number),
             read_only=lambda partitions: pace.read_only(partitions, number),
+            connectors=lambda: self.connectors.facts(),
         )
         self.recovery = Recovery(
             self.name, self.topics, shared.bus, shared.store, shared.coordination, self.source, self._tell_of_poison

@@ -54,7 +54,7 @@ from hotspare.host.orders import StopWatch, await_start
 from hotspare.host.project import checked_project
 from hotspare.host.recent_input import check_join
 from hotspare.host.retention import check_at_start
-from hotspare.host.topic_settings import check_settings, note_sources
+from hotspare.host.topic_settings import check_settings
 from hotspare.inbound import Inbound
 from hotspare.interpreter import keep_freed_memory, pass_over_what_is_there, switch_often
 from hotspare.model.load import LoadedProject
@@ -188,8 +188,6 @@ class EngineProcess:
         check_before_joining(shared, groups[0].topics)
         plans = _started(groups)
         check_when_joined(shared, groups[0].topics, [group.name for group in groups])
-        for group in groups:
-            note_published(shared, group.topics)
         return plans
 
     def _finish(self) -> None:
@@ -339,12 +337,6 @@ def _leads(shared: Shared, group: str) -> bool:
     """Whether the project is the one whose streams are on the bus: of two that run side by side, the one that leads."""
     known = agreement(shared.coordination, group) if has_moved(shared.coordination, group) else None
     return known is None or known.leading.is_run_by(shared.plan.project_hash, SEMANTICS)
-
-
-def note_published(shared: Shared, topics: GroupTopics) -> None:
-    """A group that has joined notes where publishers may begin on its inbound partitions."""
-    published = [partition for index, partition in topics.partitions if topics.inbound[index].kind is Inbound.EVENTS]
-    outwait_lock(lambda: note_sources(shared.bus, published))
 
 
 def _stop_all(runners: Sequence[Runner]) -> None:

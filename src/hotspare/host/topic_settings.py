@@ -1,13 +1,10 @@
-"""At start: says what is unlike hotspare's wishes in the settings of the bus's topics (SPEC B9, Z20, Z21), and notes of inbound
-topics that nothing was published to them before sources had records."""
+"""At start: reports what in the settings of the bus's topics is unlike what hotspare needs (SPEC B9, Z20, Z21)."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 
-from hotspare.adapters.failover.source_position import note_all_sources
-from hotspare.bus.contract import Bus, Partition
+from hotspare.bus.contract import Bus
 from hotspare.bus.naming import records_topic
 from hotspare.choices import CreateTime
 from hotspare.errors import BusError, UsageError
@@ -31,10 +28,3 @@ def check_settings(bus: Bus, inbound: Sequence[str], outbound: Sequence[str], cr
                 "another --prefix, bring it in by `hotspare publish --topic` or a kafka connector that names it",
             )
         log.event(LogEvent.TOPIC_WARNING, str(deviation), topic=deviation.topic, setting=deviation.setting)
-
-
-def note_sources(bus: Bus, inbound: Sequence[Partition]) -> None:
-    """Here, since an engine mostly comes before the first publisher, and long before retention. A publisher does it else."""
-    for partition in inbound:
-        with contextlib.suppress(BusError):
-            note_all_sources(bus, partition)

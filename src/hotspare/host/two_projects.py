@@ -38,16 +38,6 @@ def side_of(coordination: Coordination, group: str, version: Version, silent_ms:
     return ProjectSide(version, tuple(m for m in members if m.detail.get(PROJECT) == str(version.number)))
 
 
-def refuse_unaware(coordination: Coordination, group: str, silent_ms: int) -> None:
-    """UsageError where an engine gives word that knows nothing of a second project: it would take that one's outputs for wrong."""
-    unaware = [member.engine for member in _in_part(coordination, group, silent_ms) if PROJECT not in member.detail]
-    if unaware:
-        raise UsageError(
-            f"engines of group {group} are of a hotspare that knows nothing of a second project: {', '.join(unaware)}",
-            hint="start them with this hotspare first, one after the other",
-        )
-
-
 def _in_part(coordination: Coordination, group: str, silent_ms: int) -> list[Member]:
     return [member for member in present(coordination.members(group), silent_ms) if member.role in AT_WORK]
 

@@ -40,7 +40,7 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
     "fs": {
         PUBLISH: _table(
             "fsname fstype header growinginputfile rate blocksize repeatcount maxevents addcsvopcode addcsvflags noautogenfield "
-            "dateformat csvfielddelimiter publishwithupsert begin",
+            "dateformat csvfielddelimiter publishwithupsert",
             "transactional prebuffer ignorecsvparseerrors snapshot configfilesection",
             "cefsyslogprefix",
         ),
@@ -71,7 +71,7 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
         PUBLISH: _table(
             "kafkahostport kafkatopic kafkatype kafkapartition kafkainitialoffset kafkaglobalconfig kafkatopicconfig blocksize "
             "addcsvopcode addcsvflags noautogenfield csvfielddelimiter publishwithupsert dateformat maxevents "
-            "avroschemadefinition avroschemaregistryurl begin",
+            "avroschemadefinition avroschemaregistryurl",
             "urlhostport useoffsetmsgid transactional ignorecsvparseerrors kafkaconsumergroupid configfilesection",
             "useclientmsgid protofile protomsg avroschemaname avroschemanoopcode",
         ),

@@ -53,14 +53,12 @@ def publish(
     order_by: Names,
     prefix: str = "hotspare",
     project: str = "",
-    begin: int | None = None,
 ) -> Any:
     """Publish rows to the source window PROJECT/CQ/WINDOW on a bus, in order of `order_by`, what is equal there by all fields.
 
     `name` is what the topic remembers the rows by: the same table under the same name is published once, however often this is
     called, and goes on where it was interrupted; so another table needs another name. Columns are as `apply` has them. `project` is
-    the project's file, where no engine has told the bus of it yet. `begin` 0 says that nothing was published under the name before,
-    where the topic cannot tell because it has forgotten its beginning.
+    the project's file, where no engine has told the bus of it yet.
 
     Of a table that stands, returns how many rows were written by this call. Of one that grows, returns Spark's writer: give it a
     checkpoint and start it. Its micro-batches are told apart by their numbers, so a new checkpoint needs a new name.
@@ -69,7 +67,7 @@ def publish(
     if not name:
         raise UsageError("a table needs a name under which it is published", hint="give name=..., another one for each table")
     check_frame(window, table)
-    target = _Target.of(bus, prefix, WindowName.parse(window), project, name, begin)
+    target = _Target.of(bus, prefix, WindowName.parse(window), project, name)
     if table.isStreaming:
         GivenTable.of(0, target.window, target.schema, table, ordered_by(order_by, target.window))
         return table.writeStream.queryName(name).foreachBatch(_MicroBatches(target, order_by).written)
@@ -114,10 +112,9 @@ class _Target:
     routing: Routing | None
     count: int
     name: str
-    begin: int | None
 
     @classmethod
-    def of(cls, url: str, prefix: str, window: WindowName, file: str, name: str, begin: int | None) -> _Target:
+    def of(cls, url: str, prefix: str, window: WindowName, file: str, name: str) -> _Target:
         bus = open_bus(url)
         try:
             found = window_on_bus(bus, prefix, window, file)
@@ -134,10 +131,10 @@ class _Target:
         if count > 1 and routing is None:
             what = f"topic {found.inbound} has {count} partitions, and nothing says in which a row belongs"
             raise UsageError(what, hint="say `partition_by:` of the source window, or name the project's file")
-        return cls(url, found.inbound, "/".join(window[1:]), found.schema, routing, count, name, begin)
+        return cls(url, found.inbound, "/".join(window[1:]), found.schema, routing, count, name)
 
     def source(self, bus: Bus, partition: int) -> PublishedSource:
-        return PublishedSource(bus, Partition(self.topic, partition), f"spark {self.name}", self.begin)
+        return PublishedSource(bus, Partition(self.topic, partition), f"spark {self.name}")
 
 
 def _written(table: DataFrame, number: int, target: _Target, order_by: Names) -> int:

@@ -73,7 +73,7 @@ class LogEvent(Enum):
     CONNECTOR_STARTED = "connector_started", Level.INFO, "a connector of the project runs on this engine"
     CONNECTOR_FINISHED = "connector_finished", Level.INFO, "a publishing connector reached the end of its file"
     CONNECTOR_STOPPED = "connector_stopped", Level.INFO, "a connector stopped because it was asked to"
-    CONNECTOR_FAILED = "connector_failed", Level.ERROR, "a connector ended because of an error; the engine goes on"
+    CONNECTOR_FAILED = "connector_failed", Level.ERROR, "a connector failed; it is tried again, and the engine goes on"
     CONNECTOR_WAITS = "connector_waits", Level.WARNING, "a connector of the project cannot go on yet, for the reason given"
     LOCK_HOLDER_ENDED = "lock_holder_ended", Level.WARNING, "a process that was stopped with a lock in its hands was ended"
     CONNECTOR_SKIPPED = "connector_skipped", Level.INFO, "a connector of the project is not run here, for the reason given"

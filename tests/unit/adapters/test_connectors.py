@@ -21,9 +21,11 @@ from hotspare.adapters.files.subscriber import Opening
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.errors import UsageError
+from hotspare.ha.ports import ConnectorFacts
 from hotspare.ha.rules.roles import Role
 from hotspare.model.load import load_text
 from hotspare.model.project import Connector, ConnectorDirection, Project
+from hotspare.retry import Retry
 from hotspare.shard import shards_of
 from hotspare.telemetry.log import Log, LogEvent
 from hotspare.testing.cluster import wait_until
@@ -103,6 +105,36 @@ def test_a_connector_that_fails_says_so_and_leaves_the_others(tmp_path: Path, li
     engine.stop()
     failed = [line for line in logged(lines) if line["event"] == LogEvent.CONNECTOR_FAILED.label]
     assert "in.csv cannot be read" in failed[0]["message"]
+
+
+def test_a_connector_that_failed_is_tried_again_and_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is missing, and comes later: pauses between the tries grow, and what it does is seen meanwhile (SPEC I12, M5)."""
+    pauses = Retry(pause_s=0.01, pause_max_s=0.02)
+    monkeypatch.setattr(connectors, "AFTER_FAILURE", pauses)
+    bus = new_bus()
+    publish(bus, OUTPUTS)
+    engine = ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log())
+    assert engine.facts() == {}
+    engine.start()
+    wait_until(lambda: engine.facts()["cq/source/reader"].retry_in_ms is not None, "the failure")
+    assert "in.csv cannot be read" in engine.facts()["cq/source/reader"].last_error
+    (tmp_path / "in.csv").write_bytes(b"i,n,1,1\ni,n,2,2\n")
+    wait_until(lambda: engine.states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader")
+    wait_until(lambda: engine.facts()["cq/window/writer"].rows == 5, "the writer")
+    found = engine.facts()["cq/source/reader"]
+    assert (found.state, found.rows, found.retry_in_ms) == ("finished", 2, None)
+    assert "in.csv cannot be read" in found.last_error
+    assert rows(bus) == [b"i,n,1,1", b"i,n,2,2"]
+    engine.stop()
+    assert engine.facts()["cq/window/writer"] == ConnectorFacts("stopped", 5)
+
+
+def test_pauses_after_failures_double_up_to_five_minutes() -> None:
+    found: list[float] = []
+    for number in connectors.AFTER_FAILURE.tries(found.append):
+        if number == 12:
+            break
+    assert found == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
 
 
 def test_a_connector_waits_for_the_file_that_another_engine_still_writes(tmp_path: Path) -> None:

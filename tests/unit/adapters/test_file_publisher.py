@@ -16,7 +16,7 @@ from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, p
 from hotspare.adapters.files.row_file import Growth
 from hotspare.bus.contract import SOURCE_HEADER, HeaderGuard, Outgoing, Partition
 from hotspare.bus.memory import BusFault, BusOperation, MemoryBus, MemoryBusClient
-from hotspare.errors import BusError, UsageError
+from hotspare.errors import UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.testing.cluster import wait_until
 
@@ -282,15 +282,6 @@ def test_a_row_that_is_not_closed_stands_alone(tmp_path: Path) -> None:
     bus = new_bus()
     publish(bus, path)
     assert [m.value for m in bus.read(TOPIC, 0, messages_max=10, bytes_max=1 << 20)] == [b"i,n,1,a", b'i,n,2,"b', b"i,n,3,c"]
-
-
-def test_a_source_header_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "in.csv"
-    path.write_bytes(numbered(1))
-    bus = new_bus()
-    bus.append(TOPIC, [Outgoing(b"", ((SOURCE_HEADER, b"s@many"),))])
-    with pytest.raises(BusError, match="cannot be read"):
-        publish(bus, path, source_name="s")
 
 
 @pytest.mark.parametrize("options", [{"header_rows": -1}, {"block_rows": 10**9}, {"growth": Growth.GROWING, "repeats": 1}])

@@ -253,24 +253,7 @@ def test_a_position_is_readable_by_people(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     subscribe(new_bus(ROWS), path)
     document = json.loads(position_path(path).read_text())
-    assert (document["version"], document["topic"], document["places"][0]["offset"]) == (3, TOPIC, 3)
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_position_of_a_former_version_is_gone_on_with(tmp_path: Path, version: int) -> None:
-    path, bus = tmp_path / "out.csv", new_bus([[(UB, N, 1, 2.5)]])
-    options = SubscribeOptions(RowChoice(UpdateBlocks.COLLAPSED), until=Until.END)
-    subscribe(bus, path, options)
-    document = json.loads(position_path(path).read_text())
-    (place,) = document.pop("places")
-    del place["taken"]
-    former = {**document, **place, "version": version}
-    if version == 1:
-        former = {name: value for name, value in former.items() if name not in ("part", "opened_s", "epoch")}
-    position_path(path).write_text(json.dumps(former))
-    publish(bus, [[(D, N, 1, 1.0), (I, N, 2, 2.0)]], first_sequence=2)
-    done = subscribe(bus, path, options)
-    assert (path.read_bytes(), done.breaks) == (b"U,N, 1,2.500000\nI,N, 2,2.000000\n", 0)
+    assert (document["version"], document["topic"], document["places"][0]["offset"]) == (1, TOPIC, 3)
 
 
 def test_two_subscribers_of_one_file_do_not_mix(tmp_path: Path) -> None:

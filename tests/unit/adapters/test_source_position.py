@@ -9,13 +9,10 @@ from pathlib import Path
 import pytest
 
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
-from hotspare.adapters.failover.source_position import CHECK_HEADER
 from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, publish_file
-from hotspare.adapters.sockets.publisher import LineOptions
-from hotspare.bus.contract import SOURCE_HEADER, TICK, Bus, Outgoing, Partition
+from hotspare.bus.contract import TICK, Bus, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.errors import PositionLost, UsageError
 from hotspare.model.load import load_text
 from hotspare.telemetry.log import Log
 from hotspare.testing.cluster import wait_until
@@ -88,60 +85,7 @@ def test_a_client_of_a_socket_is_told_where_it_was(bus: Bus) -> None:
         assert client.line() == b"at 10\n"
 
 
-def test_a_new_source_begins_at_0_where_every_source_has_a_record(bus: Bus, tmp_path: Path) -> None:
+def test_a_new_source_begins_at_0(bus: Bus, tmp_path: Path) -> None:
     publish(bus, file_of(tmp_path, ROWS))
     forget_all_but_ticks(bus)
     assert publish(bus, file_of(tmp_path, ROWS[:3]), source_name="another").events == 3
-
-
-def before_there_were_records(bus: Bus, upto: int) -> None:
-    """What a publisher of an earlier version leaves on the topic."""
-    value = b"\n".join(ROWS[:upto])
-    header = b"s@%d" % (len(value) + 1)
-    bus.append(IN, [Outgoing(value, ((SOURCE_HEADER, header), (CHECK_HEADER, b"")))])
-
-
-def test_headers_without_a_record_count_as_long_as_they_are_kept(bus: Bus, tmp_path: Path) -> None:
-    before_there_were_records(bus, 4)
-    path = file_of(tmp_path, ROWS)
-    assert publish(bus, path).events == 6
-    assert kept_rows(bus) == ROWS
-    forget_all_but_ticks(bus)
-    assert publish(bus, path).events == 0
-
-
-def test_an_older_publisher_that_went_on_after_the_record_counts(bus: Bus, tmp_path: Path) -> None:
-    """Two versions take turns while they are exchanged; the further of record and header is where the source stands."""
-    publish(bus, file_of(tmp_path, ROWS[:2]))
-    before_there_were_records(bus, 7)
-    path = file_of(tmp_path, ROWS)
-    assert publish(bus, path).events == 3
-    assert kept_rows(bus)[-3:] == ROWS[7:]
-
-
-def test_where_nothing_is_known_nothing_is_published(bus: Bus, tmp_path: Path) -> None:
-    before_there_were_records(bus, 4)
-    forget_all_but_ticks(bus)
-    path = file_of(tmp_path, ROWS)
-    with pytest.raises(PositionLost, match=r"whether source s was published to topic p.project.*I is not known") as refused:
-        publish(bus, path)
-    assert "--begin" in refused.value.hint
-    assert kept_rows(bus) == []
-    with publisher(bus) as port, Client(port) as client:
-        client.send(b"source t\n")
-        assert client.line().startswith(b"error whether source t was published")
-    with publisher(bus, LineOptions(begin=5)) as port, Client(port) as client:
-        client.send(b"source t\n")
-        assert client.line() == b"at 5\n"
-
-
-def test_begin_says_where_an_unknown_source_goes_on_and_counts_only_once(bus: Bus, tmp_path: Path) -> None:
-    before_there_were_records(bus, 4)
-    forget_all_but_ticks(bus)
-    path = file_of(tmp_path, ROWS)
-    with pytest.raises(UsageError, match="changed under the position"):
-        publish(bus, path, begin=5)  # in the middle of a row
-    begin = 4 * len(ROWS[0] + b"\n")
-    for expected in (6, 0):
-        assert publish(bus, path, begin=begin).events == expected
-    assert kept_rows(bus) == ROWS[4:]

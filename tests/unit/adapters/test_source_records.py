@@ -1,4 +1,4 @@
-"""The records of sources: listed, forgotten, damaged, and complete for a topic that was seen from its beginning (SPEC E8)."""
+"""The records of sources: listed, forgotten, damaged (SPEC E8)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.adapters.failover.source_position import note_all_sources, published_sources
-from hotspare.bus.contract import SOURCE_HEADER, TICK, Bus, HeaderGuard, Partition
+from hotspare.adapters.failover.source_position import published_sources
+from hotspare.bus.contract import SOURCE_HEADER, Bus, HeaderGuard
 from hotspare.errors import BusError
-from tests.unit.adapters.test_source_position import IN, ROWS, bus, file_of, forget_all_but_ticks, publish
+from tests.unit.adapters.test_source_position import IN, ROWS, bus, file_of, publish
 
 __all__ = ["bus"]
 
@@ -20,7 +20,6 @@ def test_sources_are_listed_and_one_that_is_forgotten_begins_anew(bus: Bus, tmp_
         publish(bus, path, source_name=name)
     size = path.stat().st_size
     assert {name: each.published_bytes for name, each in published_sources(bus, IN).items()} == {"a b/ä@1": size, "s": size}
-    forget_all_but_ticks(bus)
     bus.forget_record(IN, b"s@")
     assert list(published_sources(bus, IN)) == ["a b/ä@1"]
     assert publish(bus, path).events == 10
@@ -30,15 +29,3 @@ def test_a_record_that_another_program_wrote_is_named(bus: Bus, tmp_path: Path) 
     assert bus.append_guarded(IN, [], HeaderGuard(SOURCE_HEADER, b"s@", 0), b"[]") is not None
     with pytest.raises(BusError, match=r"the record of source s@ of topic .* cannot be read"):
         publish(bus, file_of(tmp_path, ROWS))
-
-
-def test_a_topic_that_shows_its_beginning_is_noted_as_complete_once(bus: Bus) -> None:
-    bus.append(IN, [TICK] * 3)
-    assert note_all_sources(bus, IN)
-    bus.trim(IN, 2)
-    assert note_all_sources(bus, IN)
-    other = Partition("p.project.cq.other.I")
-    bus.create_topic(other.topic)
-    bus.append(other, [TICK] * 3)
-    bus.trim(other, 2)
-    assert not note_all_sources(bus, other)

@@ -58,6 +58,10 @@ def member(engine: str, role: str, process_id: int, space: str = "") -> Member:
         "coordination": "connected",
         "ended_because": "",
         "stalled_ms": "2500" if role == "active" else "0",
+        "connectors": json.dumps({"q/orders/in": ["failed", 7, "file in.csv cannot be read", 1_500]}) if role == "active" else "{}",
+        "bad_events": json.dumps([["q/sums", "expression", 3], ["", "utf8", 1]]) if role == "active" else "[]",
+        "snapshots_refused": json.dumps(["snapshot s0 cannot be used"]) if role == "active" else "[]",
+        "trouble": "bus b.db cannot be used now: disk is full" if role == "active" else "",
     }
     return Member(
         engine=engine,
@@ -145,6 +149,17 @@ def test_the_document_has_every_fact_under_its_key(sources: GroupSources) -> Non
     assert (newest["engine"], newest["order"]) == ("e2", 4)
     assert newest["age_ms"] == (NOW_US - snapshot["written_time_us"]) // 1_000
     assert (first["stalled_ms"], second["stalled_ms"]) == (2_500, 0)
+    failed = {"connector": "q/orders/in", "state": "failed", "rows": 7, "last_error": "file in.csv cannot be read"}
+    assert (first["connectors"], second["connectors"]) == ([{**failed, "retry_in_ms": 1_500}], [])
+    assert first["bad_events"] == [
+        {"window": "q/sums", "reason": "expression", "count": 3},
+        {"window": None, "reason": "utf8", "count": 1},
+    ]
+    assert (first["snapshots_refused"], first["trouble"]) == (
+        ["snapshot s0 cannot be used"],
+        "bus b.db cannot be used now: disk is full",
+    )
+    assert (second["bad_events"], second["snapshots_refused"], second["trouble"]) == ([], [], None)
     json.dumps(group)
 
 
@@ -157,12 +172,12 @@ def test_a_store_that_does_not_answer_is_said_and_hides_nothing_else(sources: Gr
         document = report(replace(sources, store=store))
     (group,) = document["groups"]
     assert (group["active"], group["snapshots"], group["newest_snapshot"]) == ("e1", [], None)
-    first, second = store_lines(group)
+    first, second, refused = store_lines(group)
     assert first.startswith("the store of snapshots does not answer: the Redis store does not do it: Error 111")
     assert "secret" not in first
     assert second == "e1 goes on without a new snapshot: cannot write snapshot s2: the Redis store does not do it"
     (group,) = report(sources)["groups"]
-    assert store_lines(group) == [second]
+    assert store_lines(group) == [second, refused]
 
 
 @pytest.mark.usefixtures("_now")
@@ -218,6 +233,11 @@ def test_status_and_topics_as_commands(bus_url: str, tmp_path: Path) -> None:
         "was standby",
         "127.0.0.1:1",
         "-30",
+        "q/orders/in",
+        "in 2 s",
+        "expression",
+        "e1: snapshot s0 cannot be used",
+        "disk is full",
     ):
         assert text in table
     (tmp_path / "elsewhere").mkdir()

@@ -64,7 +64,6 @@ def test_the_command_of_the_page_brings_in_a_topic_of_two_partitions_once(tmp_pa
         (["--header", "1"], "--header with --topic has no effect"),
         (["--growing"], "--growing with --topic has no effect"),
         (["--initial-offset", "soon"], "--initial-offset is 'soon'"),
-        (["--begin", "5"], "begin is 5, a topic has no such place"),
         (["--avro-schema", "absent.json", "--format", "avro"], "file absent.json cannot be read"),
     ],
 )
@@ -134,7 +133,6 @@ THEIRS = {"kafkahostport": "h:9092", "kafkatopic": "t"}
         ({"kafkatype": "none"}, "kafkatype of connector c is 'none'"),
         ({"kafkatype": "opaquestring"}, "has kafkatype opaquestring, and its window 0 strings that are no key"),
         ({"kafkatype": "id", "csvfielddelimiter": ";"}, "csvfielddelimiter of connector c is about columns of csv"),
-        ({"begin": "7"}, "begin is 7"),
         ({"direction": "subscribe", "kafkatype": "avro", "dateformat": "%Y"}, "dateformat has no effect"),
         ({"direction": "subscribe", "kafkatype": "csv", "collapse": "perhaps"}, "property collapse of connector c"),
         ({"direction": "subscribe", "kafkatype": "csv", "csvincludeschema": "twice"}, "csvincludeschema of connector c is 'twice'"),

@@ -272,12 +272,6 @@ def test_no_shard_is_left_with_one_project_before_all_can_be(kept: Kept, way: Up
     assert len(take(way)) == 2, "it is given again"
 
 
-def test_no_second_project_comes_beside_engines_that_know_nothing_of_one(kept: Kept) -> None:
-    engine(kept, "elder", "")
-    assert "knows nothing of a second project: elder" in kept.upgrade(CHANGED, "--beside", status=2)
-    assert kept.coordination.fact(GROUP, "upgrade-1") is None
-
-
 def test_two_steps_at_once_are_refused(kept: Kept) -> None:
     assert "--beside and --lead contradict each other" in kept.upgrade(CHANGED, "--lead", "--beside", status=2)
 

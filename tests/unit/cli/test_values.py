@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from hotspare.cli.shared.values import WindowPath, assigned, bindings, prefix_of, properties, window_path
 from hotspare.errors import UsageError
+from tests.unit.cli.running import hotspare_here
 
 
 def test_properties_keep_everything_after_the_first_sign() -> None:
@@ -43,6 +45,14 @@ def test_window_path() -> None:
 def test_a_mistake_names_the_option(read: Callable[[Sequence[str]], object], texts: list[str], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         read(texts)
+
+
+@pytest.mark.parametrize("command", [("run", "p.yaml", "--bus", "sqlite:///b.db"), ("replay", "p.yaml")])
+def test_a_page_folder_without_a_budget_is_refused(command: tuple[str, ...], tmp_path: Path) -> None:
+    done = hotspare_here(*command, "--page-folder", tmp_path)
+    assert done.returncode == 2
+    assert "--page-folder without --memory has no effect" in done.stderr
+    assert "give --memory SIZE" in done.stderr
 
 
 @pytest.mark.parametrize("url", ["dfESP://host/shop/q/all", "dfESP://host:x/shop/q/all", "dfESP://:1/shop/q/all", "dfESP://"])

@@ -1,9 +1,7 @@
-"""Snapshots one after another: what is written of the second, and that each is whole by itself; and those of before there were row
-pages (SPEC G10, DESIGN section 4)."""
+"""Snapshots one after another: what is written of the second, and that each is whole by itself (DESIGN section 4)."""
 
 from __future__ import annotations
 
-import json
 import pickle
 from pathlib import Path
 
@@ -18,11 +16,30 @@ from hotspare.engine.tuning import Tuning, under
 from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
-from tests.cases.case import Case
+from tests.cases.case import Case, Message
 from tests.examples import examples
 from tests.laws.core_scripts import decoded, joined, plan, scripts, snapshot_bytes
 from tests.tunings import tunings
-from tests.unit.engine import old_snapshot
+
+_TEXTS = (
+    "I,N,k{i},{at},{x}.5,s{i} | P,N,k1,{at},{x},é | I,N,n{i},,2,t",
+    "D,N,k{j},0,0,s | P,P,k{i},,7,",
+    "I,N,m{i},{at},-3,xyz | SD,N,n{j},0,0,s",
+)
+
+
+def changes() -> Case:
+    """80 messages, of inserts, updates and deletes, to all sources of the project."""
+    made = []
+    for i in range(80):
+        source = ("loose", "keyed", "generated")[i // 2 % 3]
+        text = _TEXTS[i % len(_TEXTS)].format(i=i, j=i - 2, x=i % 11, at=i * 300_000)
+        if source == "generated":
+            text = f"I,N,,{i * 300_000},{i % 7},g{i % 4}"
+        made.append(Message(1_000_000 + i * 400_000, source, text))
+        if i % 4 == 3:
+            made.append(Message(1_000_000 + i * 400_000 + 1, "", ""))
+    return Case(plan(), tuple(made), ())
 
 
 class Encoded:
@@ -76,7 +93,7 @@ def filled(rows: pa.RecordBatch, page_slots: int) -> Pipeline:
 def test_only_pages_that_are_new_are_written(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SPEC G4, G8."""
     store: Store = DirectoryStore(tmp_path) if kind == "directory" else MemoryStore()
-    rows = decoded(old_snapshot.after())
+    rows = decoded(changes())
     pipeline = filled(rows.slice(0, 180), 2)
     encoded = Encoded(monkeypatch)
     put(store, "first", pipeline.freeze())
@@ -91,7 +108,7 @@ def test_only_pages_that_are_new_are_written(kind: str, tmp_path: Path, monkeypa
 
 def test_what_the_store_lost_is_written_again(tmp_path: Path) -> None:
     """A snapshot is discarded and its pages collected, or the engine turns to another store: nothing is taken for granted."""
-    store, rows = DirectoryStore(tmp_path / "a"), decoded(old_snapshot.after())
+    store, rows = DirectoryStore(tmp_path / "a"), decoded(changes())
     pipeline = filled(rows.slice(0, 180), 2)
     put(store, "first", pipeline.freeze())
     store.discard("g", "first")
@@ -103,7 +120,7 @@ def test_what_the_store_lost_is_written_again(tmp_path: Path) -> None:
 
 def test_two_snapshots_are_written_at_once(tmp_path: Path) -> None:
     """Page by page in turn, while the engine goes on; each is that of its moment."""
-    rows, store = decoded(old_snapshot.after()), DirectoryStore(tmp_path)
+    rows, store = decoded(changes()), DirectoryStore(tmp_path)
     pipeline, begin = filled(rows.slice(0, 100), 2), 100
     moments = []
     for name in ("first", "second"):
@@ -129,40 +146,3 @@ def test_a_state_is_sent_to_another_process(data: st.DataObject, place: int, tun
         outputs = [joined([each.feed(rows.slice(begin))]) for each in (expected, received)]
         assert outputs[0] == outputs[1]
         assert snapshot_bytes(received) == snapshot_bytes(expected)
-
-
-def test_a_snapshot_without_row_pages_is_gone_on_from() -> None:
-    """It has every window's rows in one piece. What is put out is the same, but for the last bits of sums over a window, which were
-    added one after the other (SPEC G10)."""
-    before, rows = decoded(old_snapshot.before()), decoded(old_snapshot.after())
-    expected, begin = Pipeline.fresh(old_snapshot.plan()), before.num_rows
-    expected.feed(before)
-    pipeline = Pipeline.restore(old_snapshot.plan(), *old_snapshot.stored(3))
-    headers = [json.loads(each.freeze().header) for each in (pipeline, expected)]
-    digests = [header["streams"]["cq/newest"].pop("digest") for header in headers]
-    assert digests[0] != digests[1]
-    assert headers[0] == headers[1]
-    rest = rows.slice(begin)
-    outputs = [joined([each.feed(piece) for piece in (rest.slice(0, 40), rest.slice(40))]) for each in (pipeline, expected)]
-    added = [made.pop("cq/newest") for made in outputs]
-    assert outputs[0] == outputs[1]
-    assert added[0].drop(["hs:digest", "css"]) == added[1].drop(["hs:digest", "css"])
-    assert added[0]["css"].to_pylist() == pytest.approx(added[1]["css"].to_pylist(), rel=1e-12, abs=1e-12, nan_ok=True)
-    assert pipeline.sequences == expected.sequences
-
-
-def test_a_snapshot_without_key_pages_is_gone_on_from() -> None:
-    """It has row pages of format 4, and is read whole: to the bit the state that it was written of (SPEC G10)."""
-    before, rows = (
-        decoded(Case(plan(), old_snapshot.before().messages, ())),
-        decoded(Case(plan(), old_snapshot.after().messages, ())),
-    )
-    with under(Tuning(page_slots=16)):
-        expected = Pipeline.fresh(plan())
-    expected.feed(before)
-    header, pages = old_snapshot.stored(4)
-    assert json.loads(header)["format"] == 4
-    pipeline = Pipeline.restore(plan(), header, pages)
-    assert snapshot_bytes(pipeline) == snapshot_bytes(expected)
-    rest = rows.slice(before.num_rows)
-    assert joined([pipeline.feed(rest)]) == joined([expected.feed(rest)])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
+from hotspare.engine.semantics import SEMANTICS
 from hotspare.engine.snapshot import FORMAT
 from hotspare.errors import ProjectChanged, SnapshotDamaged, SnapshotFormat, StoreError
 from hotspare.model.load import load_text
@@ -54,20 +55,20 @@ def test_another_project_is_refused() -> None:
 
 def test_a_newer_format_is_refused() -> None:
     header, pages = snapshot()
-    newer = header.replace(b'"format":%d' % FORMAT, b'"format":%d' % (FORMAT + 1))
-    with pytest.raises(SnapshotFormat):
-        Pipeline.restore(plan(), newer, pages)
     name = sorted(pages)[0]
-    page = pages[name].replace(b'"format":%d' % FORMAT, b'"format":%d' % (FORMAT + 1))
-    with pytest.raises(SnapshotFormat):
-        Pipeline.restore(plan(), header, {**pages, name: page})
+    for other in (FORMAT - 1, FORMAT + 1):
+        with pytest.raises(SnapshotFormat, match=f"the snapshot has format {other}"):
+            Pipeline.restore(plan(), header.replace(b'"format":%d' % FORMAT, b'"format":%d' % other), pages)
+        page = pages[name].replace(b'"format":%d' % FORMAT, b'"format":%d' % other)
+        with pytest.raises(SnapshotFormat, match=f"a page has format {other}"):
+            Pipeline.restore(plan(), header, {**pages, name: page})
 
 
-@pytest.mark.parametrize(("written", "age"), [({}, "an older"), ({"semantics": 2}, "an older"), ({"semantics": 10**6}, "a newer")])
-def test_a_snapshot_of_other_semantics_is_refused_by_name_with_the_ways_on(written: dict[str, int], age: str) -> None:
+@pytest.mark.parametrize(("semantics", "age"), [(SEMANTICS - 1, "an older"), (SEMANTICS + 1, "a newer")])
+def test_a_snapshot_of_other_semantics_is_refused_by_name_with_the_ways_on(semantics: int, age: str) -> None:
     """Its pages may fit or not: what windows mean has changed, and the project's hash does not say so (DESIGN section 8)."""
     header, _ = snapshot()
-    content = {name: value for name, value in json.loads(header).items() if name != "semantics"} | written
+    content = json.loads(header) | {"semantics": semantics}
     with pytest.raises(ProjectChanged, match=f"begun by {age} hotspare, whose windows mean something else") as refused:
         Pipeline.restore(plan(), json.dumps(content).encode(), {})
     assert "--prefix" in refused.value.hint

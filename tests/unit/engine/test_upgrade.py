@@ -145,10 +145,23 @@ def test_another_projects_name_or_topic_is_refused() -> None:
     assert "another topic" in compare(before, after, Past.CUT).refusals[0]
 
 
-def test_streams_of_other_semantics_are_not_compared() -> None:
-    found = compare(plan(), plan(), Past.CUT, SEMANTICS - 1)
-    assert set(fates(found).values()) == {Fate.KEPT}
+@pytest.mark.parametrize(("past", "fate"), [(Past.WHOLE, Fate.RECOMPUTED), (Past.CUT, Fate.EMPTY)])
+def test_no_state_of_other_semantics_is_kept_and_no_stream_compared(past: Past, fate: Fate) -> None:
+    found = compare(plan(), plan(), past, SEMANTICS - 1)
+    assert set(fates(found).values()) == {fate, Fate.NONE}
+    assert {reason for each in found.windows for reason in each.reasons} == {"windows mean something else in this hotspare"}
     assert set(streams(found).values()) == {StreamFate.CHANGED}
+
+
+def test_a_snapshot_of_other_semantics_gives_positions_and_numbers_but_no_rows() -> None:
+    header, pages, pipeline = snapshot(plan(), 6)
+    other = json.dumps(json.loads(header) | {"semantics": SEMANTICS + 1}).encode()
+    carried = Pipeline.restore(plan(), *carried_over(plan(), plan(), other, pages))
+    assert carried.sequences == pipeline.sequences
+    fresh = Pipeline.fresh(plan()).freeze()
+    assert dict(carried.freeze().pages()) == dict(fresh.pages())
+    kept = Pipeline.restore(plan(), *carried_over(plan(), plan(), header, pages))
+    assert dict(kept.freeze().pages()) == dict(pipeline.freeze().pages()) != dict(fresh.pages())
 
 
 def test_lineages_are_those_of_earlier_releases() -> None:

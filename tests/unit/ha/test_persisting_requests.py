@@ -1,5 +1,4 @@
-"""Snapshots that somebody asks for: how the newest request is found, which ones go, and that neither engines nor commands of before
-notice; and what is copied may be large."""
+"""Requested snapshots: how the newest request is found and which ones are removed; and what is copied may be large."""
 
 from __future__ import annotations
 
@@ -33,7 +32,9 @@ class Asked:
         self.door: Any = MemoryCoordination().client("here")
         self.calls = 0
         for number in range(1, count + 2):
-            self.door.set_fact_once(GROUP, f"persist-{number}", json.dumps([f"file:///{number}", ""]).encode())
+            self.door.set_fact_once(
+                GROUP, f"persist-{number}", json.dumps({"to": f"file:///{number}", "by": "", "keep": 0}).encode()
+            )
             if number <= count:
                 self.door.set_fact_once(GROUP, f"persist-{number}-result", b"{}")
 
@@ -86,17 +87,6 @@ def test_what_came_of_the_newest_that_is_done_is_told() -> None:
     assert persisting.newest_done(Asked(0), GROUP) is None  # type: ignore[arg-type]
 
 
-def newest_as_of_before(holds: Callable[[int], bool], known: int = 0) -> int:
-    """As engines and commands looked for it when every request stayed."""
-    step = 1
-    while holds(known + step):
-        known, step = known + step, step * 2
-    while step := step // 2:
-        if holds(known + step):
-            known += step
-    return known
-
-
 class Life:
     """A group that is asked for one snapshot after the other, by several commands, each of which removes what is old when it comes
     to that, which may be much later."""
@@ -123,22 +113,18 @@ class Life:
 
     def tell(self, *names: str) -> None:
         for name in names:
-            self.door.set_fact_once(GROUP, name, b'["", ""]')
+            self.door.set_fact_once(GROUP, name, b'{"to": "", "by": "", "keep": 0}')
 
     def has(self, end: str = "") -> Callable[[int], bool]:
         return lambda number: self.door.fact(GROUP, f"persist-{number}{end}") is not None
 
 
-def test_requests_go_and_engines_and_commands_of_any_version_find_the_newest() -> None:
-    """Those that have just come, and those that know of the few newest."""
+def test_requests_are_removed_and_the_newest_is_found() -> None:
     for seed in range(2):
         life = Life(seed, kept=3 + 2 * seed)
         for _ in range(500):
             life.live()
-            for find in (requests.newest, newest_as_of_before):
-                assert (find(life.has()), find(life.has("-result"))) == (life.asked, life.done)
-            known = max(0, life.done - life.rng.randint(0, life.kept))
-            assert newest_as_of_before(life.has("-result"), known) == life.done
+            assert (requests.newest(life.has()), requests.newest(life.has("-result"))) == (life.asked, life.done)
             newest = range(max(1, life.done - life.kept + 1), life.done + 1)
             assert all(has(n) for n in newest for has in (life.has(), life.has("-result"), life.has("-claim-0")))
         for names in life.late:

@@ -106,10 +106,10 @@ def test_a_write_that_fails_in_any_way_is_told_and_another_may_begin(error: Exce
     assert not rig.state.store_jobs.load.is_writing
     (sentence,) = rig.told(HaEventKind.SNAPSHOT_FAILED)
     assert str(error.args[-1] if error.args else "MemoryError") in sentence
-    assert member_of(rig.state, 0).detail["snapshot_failure"] == sentence, "so that `status` can say it"
+    assert member_of(rig.state, 0, {}).detail["snapshot_failure"] == sentence, "so that `status` can say it"
     name = rig.take()
     rig.work()
-    assert member_of(rig.state, 0).detail["snapshot_failure"] == ""
+    assert member_of(rig.state, 0, {}).detail["snapshot_failure"] == ""
     assert [c.name for c in rig.state.snapshots.candidates] == [name]
 
 

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import OutputId, Progress
 from hotspare.coordination.contract import Member
-from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
-from hotspare.errors import UsageError
 from hotspare.ha.member_record import PROJECT, news_of
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import beside, candidates, divergence, makers, placing, snapshots
@@ -20,7 +18,7 @@ from hotspare.ha.rules.facts import Difference, InboundFacts, OtherMember, Proje
 from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.upgrading import Agreement, Move, MoveKind, Version, folded
 from hotspare.ha.rules.view import PeerStatus, View
-from hotspare.host.two_projects import ProjectSide, refuse_unaware, spare
+from hotspare.host.two_projects import ProjectSide, spare
 from tests.unit.ha.views import HELD, NOW_MS, SETTINGS, active, changed, differing, standby
 
 OLD = Version("old", 1, "")
@@ -255,12 +253,3 @@ def test_a_spare_that_has_caught_up_is_chosen_and_none_that_differs() -> None:
     assert spare(ProjectSide(NEW, (member("far", 12, differs='["q/a",1,1,1]'),)), reached) == ""
     assert spare(ProjectSide(NEW, (member("far", 12, Role.ACTIVE),)), reached) == ""
     assert spare(ProjectSide(NEW, (member("none", 0, positions="?"),)), reached) == ""
-
-
-def test_no_second_project_is_offered_to_engines_that_know_nothing_of_one() -> None:
-    client: MemoryCoordinationClient = MemoryCoordination().client("people")
-    client.join("g", replace(member("new", 1), seen_ms=1))
-    refuse_unaware(client, "g", 1_000)
-    client.join("g", replace(member("old", 1), detail={}))
-    with pytest.raises(UsageError, match=r"knows nothing of a second project: old\b"):
-        refuse_unaware(client, "g", 1_000)

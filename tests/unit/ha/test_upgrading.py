@@ -89,7 +89,7 @@ def test_engines_of_the_projects_that_a_group_runs_may_join_and_no_others() -> N
 
 def test_a_group_of_other_semantics_runs_the_same_project_after_an_upgrade_only() -> None:
     client = MemoryCoordination().client()
-    client.set_fact_once("g", "semantics", b"4")
+    client.set_fact_once("g", "semantics", str(SEMANTICS - 1).encode())
     client.set_fact_once("g", "project", b"a\ntext a")
     with pytest.raises(ProjectChanged, match="begun by an older hotspare"):
         agree_on_semantics(client, "g")

@@ -53,13 +53,13 @@ def test_another_word_is_a_mistake() -> None:
     ("text", "size"), [("", 0), ("512MiB", 512 << 20), ("4 GiB", 4 << 30), ("1.5g", 3 << 29), ("2048k", 2 << 20), ("1TB", 1 << 40)]
 )
 def test_sizes(text: str, size: int) -> None:
-    assert memory_bytes(text) == size
+    assert memory_bytes(text, None) == size
 
 
 @pytest.mark.parametrize("text", ["much", "-1GiB", "512", "1XiB", "1023KiB"])
 def test_no_sizes(text: str) -> None:
     with pytest.raises(UsageError, match="--memory"):
-        memory_bytes(text)
+        memory_bytes(text, None)
 
 
 def test_groups_of_a_process_share_its_budget(tmp_path: Path) -> None:

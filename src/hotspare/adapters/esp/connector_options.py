@@ -52,7 +52,6 @@ def publish_options(connector: Connector, schema: Schema | None, source_name: st
         repeats=count(connector, "repeatcount"),
         block_rows=count(connector, "blocksize"),
         source_name=source_name,
-        begin=count(connector, "begin") if connector.get("begin").strip() else None,
     )
 
 

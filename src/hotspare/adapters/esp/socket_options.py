@@ -40,8 +40,7 @@ def line_format(connector: Connector) -> MessageFormat:
 
 
 def line_options(connector: Connector, schema: Schema) -> LineOptions:
-    options = publish_options(connector, schema)
-    return LineOptions(options.form, line_format(connector), options.begin)
+    return LineOptions(publish_options(connector, schema).form, line_format(connector))
 
 
 def _check(connector: Connector) -> None:

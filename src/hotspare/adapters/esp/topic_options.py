@@ -68,7 +68,6 @@ def topic_publish_options(connector: Connector, schema: Schema, source_name: str
         start=_start(connector),
         events_max=count(connector, "maxevents"),
         block_rows=count(connector, "blocksize"),
-        begin=count(connector, "begin") if connector.get("begin").strip() else None,
     )
 
 

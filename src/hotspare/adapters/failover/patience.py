@@ -16,7 +16,9 @@ _T = TypeVar("_T")
 OUT_OF_REACH = Retry(tries_max=1200, pause_s=0.05)
 """How often a bus that cannot be reached is asked (about a minute) before an adapter gives up."""
 SILENT_S = 2.0
-"""How long a trouble lasts before it is told, and then how often."""
+"""How long a trouble lasts before it is told."""
+TOLD_EACH_S = 60.0
+"""How often one that goes on is told."""
 
 
 class StopAsked(Exception):
@@ -74,7 +76,7 @@ class Patience:
         self._since_s = now_s if self._since_s is None else self._since_s
         if now_s - self._since_s >= self._silent_s and now_s >= self._tell_at_s:
             self._told(trouble)
-            self._tell_at_s = now_s + 10 * self._silent_s
+            self._tell_at_s = now_s + TOLD_EACH_S
 
     def passed(self) -> None:
         """The work goes on."""

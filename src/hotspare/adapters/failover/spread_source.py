@@ -33,21 +33,19 @@ class _Part:
 class SpreadSource:
     """A source on all `partitions`, at least one; on one it is no more than a `PublishedSource`.
 
-    `begin` is where a source begins of which nothing is known. `look` comes before all else. Not thread-safe; all calls raise what
-    `Bus` raises.
+    `look` comes before all else. Not thread-safe; all calls raise what `Bus` raises.
     """
 
-    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, begin: int | None = None) -> None:
+    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str) -> None:
         self._bus = bus
         self._partitions = partitions
         self._name = name
-        self._begin = begin
         self._parts: list[_Part] = []
 
     def look(self) -> SourcePosition:
-        """Up to where all is published. PositionLost where that cannot be known, UsageError for a name that cannot be used."""
+        """Up to where all is published. UsageError for a name that cannot be used."""
         first, *others = self._partitions
-        home = PublishedSource(self._bus, first, self._name, self._begin)
+        home = PublishedSource(self._bus, first, self._name)
         position = home.look()
         parts = [_Part(home, position.published_bytes)]
         for partition in others:

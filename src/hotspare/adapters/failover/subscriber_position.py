@@ -11,9 +11,7 @@ from typing import Any
 from hotspare.errors import UsageError
 
 POSITION_SUFFIX = ".position"
-_VERSION = 3
-_SINCE_2 = ("part", "opened_s", "epoch")
-_SINCE_3 = ("taken",)
+_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,25 +89,22 @@ def sync_folder(folder: Path) -> None:
 def _checked(path: Path, document: Any) -> SubscriberPosition:
     if not isinstance(document, dict) or not isinstance(document.get("version"), int):
         raise _unreadable(path, "it is not a position")
-    if document["version"] > _VERSION:
+    if document["version"] != _VERSION:
         raise _unreadable(path, f"it has version {document['version']}, this program knows {_VERSION}")
-    places = document.get("places", []) if document["version"] > 2 else [document]
+    places = document.get("places")
     if not isinstance(places, list) or not places or not all(isinstance(place, dict) for place in places):
         raise _unreadable(path, f"places is {places!r}")
-    read = tuple(PartitionPlace(**_values(path, place, PartitionPlace, document["version"])) for place in places)
-    return SubscriberPosition(**_values(path, document, SubscriberPosition, document["version"]), places=read)
+    read = tuple(PartitionPlace(**_values(path, place, PartitionPlace)) for place in places)
+    return SubscriberPosition(**_values(path, document, SubscriberPosition), places=read)
 
 
-def _values(
-    path: Path, document: dict[str, Any], class_: type[PartitionPlace] | type[SubscriberPosition], version: int
-) -> dict[str, Any]:
+def _values(path: Path, document: dict[str, Any], class_: type[PartitionPlace] | type[SubscriberPosition]) -> dict[str, Any]:
     """The plain ones of its fields, each checked."""
     values: dict[str, Any] = {}
     for each in fields(class_):
         if each.name == "places":
             continue
-        is_newer = (version < 2 and each.name in _SINCE_2) or (version < 3 and each.name in _SINCE_3)
-        value = each.default if is_newer else document.get(each.name)
+        value = document.get(each.name)
         if type(value).__name__ != each.type or (isinstance(value, int) and value < 0):
             raise _unreadable(path, f"{each.name} is {value!r}")
         values[each.name] = value

@@ -43,8 +43,6 @@ class PublishOptions:
     `header_rows`  rows to leave out at the beginning      `rate`         events per second
     `events_max`   events in all, over restarts             `repeats`      how often to begin again after the first pass
     `block_rows`   rows per message at most                 `source_name`  the file's stable name; "" for its absolute path
-    `begin`        byte, the end of a row, behind which to begin where nothing is known of the source; None for at 0, if that
-                   loses and doubles nothing
     `silent_s`     how long the bus is out of reach before that is reported
     """
 
@@ -56,15 +54,12 @@ class PublishOptions:
     repeats: int = 0
     block_rows: int = 0
     source_name: str = ""
-    begin: int | None = None
     silent_s: float = SILENT_S
 
     def __post_init__(self) -> None:
         for name in ("header_rows", "rate", "events_max", "repeats", "block_rows"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} is {getattr(self, name)}, it cannot be negative")
-        if self.begin is not None and self.begin < 0:
-            raise UsageError(f"begin is {self.begin}, it cannot be negative")
         if self.block_rows > BLOCK_ROWS_MAX:
             raise UsageError(f"{self.block_rows} rows per message are too many", hint=f"use at most {BLOCK_ROWS_MAX}")
         if self.growth is Growth.GROWING and self.form.format is FileFormat.BINARY:
@@ -132,7 +127,7 @@ class _Publication:
         self._retried = Patience(stop, troubled, options.silent_s)
         name = options.source_name or str(path.absolute())
         self._routing = routing
-        self._source = SpreadSource(bus, partitions, name, options.begin)
+        self._source = SpreadSource(bus, partitions, name)
         self._file = self._open()
         self._pass = 0
         self._published_bytes = 0

@@ -198,7 +198,7 @@ class _Subscription:
         if remembered is not None:
             self._check_same(remembered)
         self._partitions = self._found()
-        position = self._with_all_places(self._file.begin(self._fresh))
+        position = self._checked(self._file.begin(self._fresh))
         self._noted_bytes = position.file_bytes
         self._behind = [0] * len(self._partitions)
         position = position if position.begun else self._open_file(position)
@@ -214,13 +214,12 @@ class _Subscription:
     def _first_place(self, partition: Partition) -> PartitionPlace:
         return PartitionPlace(self._with_topic(lambda: self._bus.begin_offset(partition)))
 
-    def _with_all_places(self, position: SubscriberPosition) -> SubscriberPosition:
-        """A record of before there were shards knows the first partition alone."""
-        known = len(position.places)
-        if known > len(self._partitions):
-            what = f"topic {self._topic} has {len(self._partitions)} partitions, file {self._path} is of {known}"
+    def _checked(self, position: SubscriberPosition) -> SubscriberPosition:
+        """Returns `position`; raises PositionLost if it has other partitions than the topic."""
+        if len(position.places) != len(self._partitions):
+            what = f"topic {self._topic} has {len(self._partitions)} partitions, file {self._path} is of {len(position.places)}"
             raise PositionLost(what, hint="write the outputs of this topic into another file")
-        return replace(position, places=(*position.places, *map(self._first_place, self._partitions[known:])))
+        return position
 
     def _check_same(self, position: SubscriberPosition) -> None:
         remembered = f"{position.topic}, {position.form}"

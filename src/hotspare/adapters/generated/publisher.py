@@ -37,14 +37,16 @@ def publish_generated(
     troubled: Callable[[BusError], None] = lambda error: None,
     routing: RowRouting | None = None,
     clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    report: Callable[[int], None] = lambda rows: None,
 ) -> GeneratedPosition:
     """Publish until the generator is done, or `stop`. `make` gives a fresh generator. With `routing` each row goes to the partition
     of the topic that it belongs in, else all go to `partition`.
 
     UsageError where a step cannot be made; BusError where the bus stays out of reach, which `troubled` is told before.
+    `report` gets how many rows an append wrote.
     """
     source = SpreadSource(bus, topic_partitions(partition, routing), name)
-    publication = _Publication(source, name, make, stop, Patience(stop, troubled), routing, clock_us)
+    publication = _Publication(source, name, make, stop, Patience(stop, troubled), routing, clock_us, report)
     with contextlib.suppress(StopAsked):
         publication.run()
     return publication.position
@@ -62,6 +64,7 @@ class _Publication:
         retried: Patience,
         routing: RowRouting | None,
         clock_us: Callable[[], int],
+        report: Callable[[int], None],
     ) -> None:
         self._source = source
         self._name = name
@@ -70,6 +73,7 @@ class _Publication:
         self._retried = retried
         self._routing = routing
         self._clock_us = clock_us
+        self._report = report
         self._generator = make()
         self.position = GeneratedPosition()
 
@@ -115,6 +119,7 @@ class _Publication:
             found = pieces(rows, ends, self._routing, self._source.lacks, _ROWS_PER_MESSAGE)
             if not self._retried.appended(lambda: self._source.append(found, done.encoded(), _FORMAT)):
                 return False
+            self._report(len(rows))
         self.position = done
         return True
 

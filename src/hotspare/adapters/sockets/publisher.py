@@ -33,12 +33,10 @@ BLOCK_LINES_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class LineOptions:
-    """`format`: CSV lines are of `form`, JSON ones hold an object each. `begin`: how many lines of a source of which nothing is
-    known count as published; None for 0, if that loses and doubles nothing."""
+    """`format`: CSV lines are of `form`, JSON ones hold an object each."""
 
     form: RowForm = field(default_factory=RowForm)
     format: MessageFormat = MessageFormat.CSV
-    begin: int | None = None
 
     def __post_init__(self) -> None:
         if self.format not in (MessageFormat.CSV, MessageFormat.JSON):
@@ -53,11 +51,13 @@ def publish_lines(
     stop: threading.Event,
     bound: Callable[[int], None] = lambda port: None,
     routing: RowRouting | None = None,
+    report: Callable[[int], None] = lambda rows: None,
 ) -> None:
     """Listen and publish until `stop`. UsageError where it cannot listen, BusError where the bus refuses. With `routing`, which is
-    of the lines' format, each line goes to the partition of the topic that it belongs in, else all go to `partition`."""
+    of the lines' format, each line goes to the partition of the topic that it belongs in, else all go to `partition`.
+    `report` gets, from a thread of each client, how many rows an append wrote."""
     partitions = topic_partitions(partition, routing)
-    serve_lines(address, lambda client: _ClientLines(bus, partitions, options, stop, client, routing).run(), stop, bound)
+    serve_lines(address, lambda client: _ClientLines(bus, partitions, options, stop, client, routing, report).run(), stop, bound)
 
 
 class _ClientLines:
@@ -71,10 +71,12 @@ class _ClientLines:
         stop: threading.Event,
         client: LineClient,
         routing: RowRouting | None,
+        report: Callable[[int], None],
     ) -> None:
         self._bus = bus
         self._partitions = partitions
         self._routing = routing
+        self._report = report
         self._options = options
         self._stop = stop
         self._client = client
@@ -93,7 +95,7 @@ class _ClientLines:
 
     def _begin(self, name: str) -> None:
         try:
-            self._source = SpreadSource(self._bus, self._partitions, name, self._options.begin)
+            self._source = SpreadSource(self._bus, self._partitions, name)
             self._published = self._retried(self._source.look).published_bytes
         except (UsageError, PositionLost) as error:
             raise BadLine(error.message) from error
@@ -117,6 +119,7 @@ class _ClientLines:
         if not is_written:
             raise BadLine("this source is published by another connection: connect again")
         self._published = done
+        self._report(len(rows))
 
     def _write(self, found: Sequence[Sequence[Piece]], done: int) -> bool:
         message_format = self._options.format.header

@@ -43,10 +43,11 @@ def subscribe_lines(
     stop: threading.Event,
     bound: Callable[[int], None] = lambda port: None,
     partition: int | None = None,
+    report: Callable[[int], None] = lambda rows: None,
 ) -> None:
     """Listen and send until `stop`, in CSV or JSON: what stands in all partitions of the topic, or only in one. UsageError where it
-    cannot listen."""
-    serve_lines(address, lambda client: _Stream(bus, topic, partition, rows, format_, stop, client).run(), stop, bound)
+    cannot listen. `report` gets, from a thread of each client, how many rows were sent."""
+    serve_lines(address, lambda client: _Stream(bus, topic, partition, rows, format_, stop, client, report).run(), stop, bound)
 
 
 @dataclass(slots=True)
@@ -71,6 +72,7 @@ class _Stream:
         format_: MessageFormat,
         stop: threading.Event,
         client: LineClient,
+        report: Callable[[int], None],
     ) -> None:
         self._bus = bus
         self._topic = topic
@@ -79,6 +81,7 @@ class _Stream:
         self._format = format_
         self._stop = stop
         self._client = client
+        self._report = report
         self._is_divided = False
 
     def run(self) -> None:
@@ -121,6 +124,7 @@ class _Stream:
                 part.is_first = False
                 self._client.send(self._text(without_beats(batch), part.partition.number))
                 part.after = last_sequence(batch)
+                self._report(len(batch))
             part.offset = message.offset + 1
 
     def _after(self, batch: pa.RecordBatch, sequence: int) -> pa.RecordBatch:

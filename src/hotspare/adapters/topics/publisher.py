@@ -49,8 +49,7 @@ class OutputCut(Protocol):
 class TopicPublishOptions:
     """`source_name`: under which the position is kept. `partition`: the one that is read, None for all. `start`: where a source
     begins of which nothing is known. `events_max` in all, over restarts, 0 for no limit; `block_rows` per message, 0 for the
-    default. `begin` 0: of a source of which nothing is known, nothing was published; None where that has to be sure. `outputs`:
-    what outputs of an engine are as events; None: themselves."""
+    default. `outputs`: what outputs of an engine are as events; None: themselves."""
 
     source_name: str
     form: TopicForm = field(default_factory=TopicForm)
@@ -58,19 +57,15 @@ class TopicPublishOptions:
     start: StartAt | int = StartAt.OLDEST
     events_max: int = 0
     block_rows: int = 0
-    begin: int | None = None
     outputs: OutputCut | None = None
-
-    def __post_init__(self) -> None:
-        if self.begin:
-            raise UsageError(f"begin is {self.begin}, a topic has no such place", hint="use 0, and say at which offset to start")
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPublished:
-    """`events` brought in from the beginning on, over restarts."""
+    """`events` brought in from the beginning on, over restarts; `begun`: how many of these before this call."""
 
     events: int
+    begun: int
     position: TopicPosition
 
 
@@ -117,7 +112,7 @@ class _Publication:
         troubled: Callable[[BusError], None],
         routing: RowRouting | None,
     ) -> None:
-        self._source = TopicSource(bus, partitions, options.source_name, options.begin)
+        self._source = TopicSource(bus, partitions, options.source_name)
         self._shards = len(partitions)
         self._reader = reader
         self._options = options
@@ -128,6 +123,7 @@ class _Publication:
         self._put_out: OutputCut = options.outputs or PutOut(options.form.rows.schema, reader.topic)
         self._position = TopicPosition(reader.topic)
         self._looked_s = 0.0
+        self._begun: int | None = None
 
     def run(self) -> TopicPublished:
         with contextlib.suppress(StopAsked):
@@ -144,6 +140,7 @@ class _Publication:
         """Take up the topic where the bus says that its publisher stopped; where it begins is noted before anything is read."""
         found = self._retried(self._source.look)
         self._position = self._retried(lambda: self._known(found))
+        self._begun = self._position.events if self._begun is None else self._begun
         if self._position != found:
             self._append([[] for _ in range(self._shards)], self._position, self._options.form.written)
         wanted = self._wanted(self._position.offsets)
@@ -224,4 +221,4 @@ class _Publication:
         return max(0, limit - self._position.events) if limit else 1 << 62
 
     def _progress(self) -> TopicPublished:
-        return TopicPublished(self._position.events, self._position)
+        return TopicPublished(self._position.events, self._begun or 0, self._position)

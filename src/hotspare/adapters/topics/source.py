@@ -23,25 +23,21 @@ class _Part:
 
 
 class TopicSource:
-    """`look` comes before all else. Not thread-safe; all calls raise what `Bus` raises. `begin` 0 says that nothing of a source was
-    published of which nothing is known; None: unless that is sure, PositionLost."""
+    """`look` comes before all else. Not thread-safe; all calls raise what `Bus` raises."""
 
-    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, begin: int | None = None) -> None:
+    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str) -> None:
         self._bus = bus
         self._partitions = partitions
         self._name = name
-        self._begin = begin
         self._parts: list[_Part] = []
 
     def look(self) -> TopicPosition | None:
         """What is brought in; None where nothing ever was."""
-        home, *others = self._partitions
-        first = self._part(home, self._begin)
-        self._parts = [first, *(self._part(each, 0) for each in others)]
-        return first.position
+        self._parts = [self._part(each) for each in self._partitions]
+        return self._parts[0].position
 
-    def _part(self, partition: Partition, begin: int | None) -> _Part:
-        source = PublishedSource(self._bus, partition, self._name, begin)
+    def _part(self, partition: Partition) -> _Part:
+        source = PublishedSource(self._bus, partition, self._name)
         return _Part(source, decoded(source.look(), self._name))
 
     def lacks(self, number: int, partition: int, offset: int) -> bool:

@@ -5,7 +5,9 @@
                               "address", "is_running", "silent_ms", "project_hash", "versions", "cpu", "coordination",
                               "application", "task", "executor", "persisting": {"number", "to"},
                               "ended_because", "held_bytes", "spilled_bytes", "memory": {WHAT: BYTES}, "stalled_ms",
-                              "oversized": {STREAM: WHY}, "snapshot_failure",
+                              "oversized": {STREAM: WHY}, "snapshot_failure", "snapshots_refused": [WHY], "trouble",
+                              "connectors": [{"connector", "state", "rows", "last_error", "retry_in_ms"}],
+                              "bad_events": [{"window", "reason", "count"}],
                               "positions": [{"topic", "partition", "next_offset", "end_offset", "lag", "skew_ms"}],
                               "streams": [{"stream", "sequence", "committed", "held", "digest"}]}],
                  "persisted": {"number", "to", "engine", "name", "order", "bytes", "took_ms", "failure"},
@@ -21,10 +23,13 @@ of its epoch is over, or it said nothing for 2 s; `last_role` is what it said. `
 `heard_us` the time of its last word, both by this machine's clock; `silent_ms` the time since, seen from the group's newest;
 `stalled_ms` for how long its runner has not brought input that is known to be there; `memory` is that of its windows' state, where
 it has a budget; `oversized` why a stream waits whose next output is larger than its topic takes; `snapshot_failure` why the store
-did not take the engine's last snapshot; `store_failure` why it cannot be asked for snapshots now. `newest_snapshot` is the newest
-that may be restored, with the engine that took it. `persisting` is the request for a snapshot that an engine works on, `persisted`
-what came of the newest one that is done. `application`, `task` and `executor` are those of Spark that host an engine,
-null of one that runs without (docs/scale.md).
+did not take the engine's last snapshot, `snapshots_refused` which ones it refused since it started, and why; `trouble` what bus or
+coordination could not do for it within the last minute. `connectors` are those of the project, which run on the active engine
+alone: `rows` since they were started there, `retry_in_ms` of one that failed and is tried again. `bad_events` counts those that the
+engine computed since it started; the sequence of the stream `bad` counts all of the group. `store_failure` says why the store
+cannot be asked for snapshots now. `newest_snapshot` is the newest that may be restored, with the engine that took it. `persisting`
+is the request for a snapshot that an engine works on, `persisted` what came of the newest one that is done. `application`, `task`
+and `executor` are those of Spark that host an engine, null of one that runs without (docs/scale.md).
 `switchover_asked` is the engine that a standing request names, "" for any. `is_running` is known for engines of this machine only.
 """
 
@@ -43,6 +48,7 @@ from hotspare.coordination.contract import Coordination, Leader, Member
 from hotspare.errors import BusError, HotspareError, StoreError
 from hotspare.ha.effects import persisting
 from hotspare.ha.effects.upgrading import agreement
+from hotspare.ha.member_record import CONNECTORS
 from hotspare.ha.rules.makers import is_stream
 from hotspare.ha.rules.roles import Role
 from hotspare.processes import is_process_gone, process_space
@@ -163,6 +169,14 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
         "stalled_ms": _number(detail.get("stalled_ms")),
         "oversized": _mapping(detail.get("oversized")),
         "snapshot_failure": detail.get("snapshot_failure") or None,
+        "snapshots_refused": [str(why) for why in _list(detail.get("snapshots_refused"))],
+        "trouble": detail.get("trouble") or None,
+        "connectors": _connectors(detail.get(CONNECTORS)),
+        "bad_events": [
+            {"window": each[0] or None, "reason": each[1], "count": each[2]}
+            for each in _list(detail.get("bad_events"))
+            if isinstance(each, list) and len(each) == 3
+        ],
         "positions": _positions(member, topics, ends),
         "streams": _streams(member),
     }
@@ -218,6 +232,15 @@ def _streams(member: Member) -> list[Document]:
             "digest": digests.get(stream),
         }
         for stream, sequence in sorted(member.sequences.items())
+    ]
+
+
+def _connectors(text: str | None) -> list[Document]:
+    names = ("state", "rows", "last_error", "retry_in_ms")
+    return [
+        {"connector": name, **dict(zip(names, told, strict=True)), "last_error": told[2] or None}
+        for name, told in sorted(_mapping(text).items())
+        if isinstance(told, list) and len(told) == len(names)
     ]
 
 
@@ -280,6 +303,14 @@ def _mapping(text: str | None) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _list(text: str | None) -> list[Any]:
+    try:
+        value = json.loads(text or "[]")
+    except ValueError:
+        return []
+    return value if isinstance(value, list) else []
 
 
 def _number(text: str | None) -> int | None:

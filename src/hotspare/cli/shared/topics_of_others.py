@@ -63,7 +63,6 @@ def publish_others(bus: Bus, target: Target, others: OtherTopic, options: Publis
         start=_start(others.start),
         events_max=options.events_max,
         block_rows=options.block_rows,
-        begin=options.begin,
     )
     where, routing = inbound_place(bus, target, options.form.schema)
     by_row = None if routing is None else replace(routing, format=asked.form.written)

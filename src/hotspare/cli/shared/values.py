@@ -27,7 +27,8 @@ MemoryOption = Annotated[
     ),
 ]
 PageFolderOption = Annotated[
-    Path | None, typer.Option(help="Folder on a disk for what left memory; by default the system's for temporary files.")
+    Path | None,
+    typer.Option(help="With --memory: folder on a disk for what left memory; by default that for temporary files."),
 ]
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
 _UNITS = " KMGT"
@@ -56,9 +57,10 @@ def refuse_idle(asked: Mapping[str, object], why: str, hint: str) -> None:
         raise UsageError(f"{', '.join(names)} {why} has no effect", hint=hint)
 
 
-def memory_bytes(text: str) -> int:
-    """Of --memory, 0 where it says nothing."""
+def memory_bytes(text: str, page_folder: Path | None) -> int:
+    """Returns the bytes of --memory, 0 if it is not given. Raises UsageError if it is no size, or --page-folder is given alone."""
     if not text:
+        refuse_idle({"--page-folder": page_folder}, "without --memory", "give --memory SIZE, or leave it out")
         return 0
     found = _SIZE.fullmatch(text)
     size = int(float(found[1]) * 1024 ** _UNITS.index(found[2].upper() or " ")) if found else 0

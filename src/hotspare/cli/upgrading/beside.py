@@ -12,7 +12,7 @@ from hotspare.cli.switchover import switched
 from hotspare.errors import UsageError
 from hotspare.ha.member_record import positions_of
 from hotspare.ha.rules.upgrading import Agreement, Version
-from hotspare.host.two_projects import ProjectSide, known_projects, lead, refuse_unaware, settle, side_of, spare
+from hotspare.host.two_projects import ProjectSide, known_projects, lead, settle, side_of, spare
 from hotspare.host.upgrading import Places, Planned, offer
 from hotspare.model.fingerprint import from_document
 from hotspare.model.resolve import resolve
@@ -88,7 +88,6 @@ def beside(step: UpgradeStep, planned: Planned) -> str:
     """Engines of the changed project may start, as spares."""
     if planned.is_done:
         return _DONE
-    refuse_unaware(step.places.coordination, planned.group, SILENT_MS_MAX)
     info = offer(planned, step.places)
     start = "from the topics" if info is None else f"from snapshot {info.name} at position {info.order}"
     return f"engines of the changed project may start, {start}: start them, and say --lead when they have caught up"

@@ -74,7 +74,7 @@ class Groups:
     def open(self, page: Page) -> None:
         page.parts[CHANGES] = Counters(1)
         for name, tables in ((GROUPS, self._narrow), (WIDE_GROUPS, self._wide)):
-            shape = Shape(tables.width, tuple(range(self._keys)), tables.codes, added=tables.added)
+            shape = Shape(tables.width, tuple(range(self._keys)), tables.codes)
             page.parts[name] = Relation(shape, reading=WhenRead.AT_USE)
         if len(self._kinds):
             page.parts[VALUES] = OrderedValues(self._keys, self._codes, self._kinds, self._asked)

@@ -19,7 +19,7 @@ from hotspare.engine.expressions.tree import ValueType
 from hotspare.engine.kernels import components as k
 from hotspare.engine.kernels import exact, values
 from hotspare.engine.kernels import results as r
-from hotspare.engine.kernels.few import FEW_WIDTH, IN_TREES
+from hotspare.engine.kernels.few import FEW_WIDTH
 from hotspare.engine.rows.chunk import Int64s
 
 _NARROW = MappingProxyType({int(k.SUM): 2, int(k.PRODUCT): 3, int(k.DOUBLE_SUM): 4, int(k.DOUBLE_PRODUCT): 5})
@@ -68,13 +68,11 @@ class _Result:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """`program`, and how wide a row of a group is. `codes`: columns of it that hold codes of strings. `added`: what stands in its
-    last columns of a row that was stored before there were these."""
+    """`program`, and how wide a row of a group is. `codes`: columns of it that hold codes of strings."""
 
     program: k.GroupProgram
     width: int
     codes: tuple[int, ...]
-    added: tuple[int, ...]
 
 
 class Planner:
@@ -123,8 +121,7 @@ class Planner:
             np.array([c for c, part in enumerate(self._components) if part.kind in _OF_TEXTS], np.int64),
             np.array(few, np.int64).reshape(-1, 2),
         )
-        added = (int(IN_TREES), *[0] * (FEW_WIDTH - 1)) * ((width - at - len(periods)) // FEW_WIDTH)
-        return Tables(program, width, (*key_codes, *self._codes(components)), added)
+        return Tables(program, width, (*key_codes, *self._codes(components)))
 
     def _few(self, begin: int) -> tuple[list[tuple[int, int]], int]:
         """Where sets stand in a row of a group, from column `begin` on: those of numbers do. And the width of a row."""

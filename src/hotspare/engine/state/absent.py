@@ -77,12 +77,11 @@ class KeptPages(Mapping[int, Columns]):
 
 @dataclass(frozen=True, slots=True)
 class PageReader:
-    """Reads row pages of a snapshot in which so many rows had arrived. `added` as `Shape.added`."""
+    """Reads row pages of a snapshot in which so many rows had arrived."""
 
     kept: KeptPages
     width: int
     times: Times
-    added: tuple[int, ...]
     keys: tuple[int, ...]
     arrivals: int
 
@@ -96,7 +95,7 @@ class PageReader:
         return self._checked(columns, number, alive), strings
 
     def _checked(self, columns: Columns, number: int, alive: Bools) -> StoredRows:
-        stored = stored_rows(columns, number, alive, self.width, self.times, self.added)
+        stored = stored_rows(columns, number, alive, self.width, self.times)
         stored.check(self.keys, self.arrivals)
         return stored
 

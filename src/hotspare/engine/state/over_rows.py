@@ -50,10 +50,6 @@ class OverRows(ABC):
     def row_pages(self) -> list[RowsOfPage]:
         return self.rows.row_pages()
 
-    def load(self, columns: Columns) -> None:
-        self.rows.load(columns)
-        self._loaded()
-
     def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
         self.rows.load_pages(columns, pages)
         self._loaded()

@@ -45,8 +45,13 @@ class Part(Protocol):
     def columns(self) -> Columns:
         """The content, canonical: equal histories give equal arrays however they were cut into batches."""
 
+
+@runtime_checkable
+class Whole(Part, Protocol):
+    """A part that is written as one piece."""
+
     def load(self, columns: Columns) -> None:
-        """Take over what `columns` returned; SnapshotDamaged where that cannot be."""
+        """Takes over what `columns` returned; raises SnapshotDamaged if it does not fit."""
 
 
 class RowPage(Protocol):
@@ -98,7 +103,7 @@ class Keyed(Protocol):
 
 @runtime_checkable
 class Paged(Protocol):
-    """A part with row pages. Its `columns` are what stands beside them; its `load` is for what was written as one piece."""
+    """A part with row pages. Its `columns` are what is written next to them."""
 
     def row_pages(self) -> Sequence[RowPage]:
         """Of a frozen twin, by number; a page without rows may be left out."""

@@ -341,17 +341,8 @@ class Relation:
         rows, order = self._rows, self._pages.in_order()
         return rows.lanes[order], rows.valid[order], rows.time[order] if self._by_time else rows.time
 
-    def load(self, columns: Columns) -> None:
-        """Rows in order of arrival, as one piece: the form that snapshots had before there were row pages."""
-        lanes = expect(columns, "lanes", np.dtype(np.int64), (-1, self.shape.width)).array
-        count = len(lanes)
-        valid = expect(columns, "valid", np.dtype(np.bool_), (count, self.shape.width)).array
-        time = expect(columns, "time", np.dtype(np.int64), (count,)).array if self._by_time else np.empty(0, np.int64)
-        layout = Layout.contiguous(0, count, self._tuning.page_slots)
-        self._load(columns, RowsInMemory(layout, StoredRows(lanes, valid, np.arange(count), time)))
-
     def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
-        source = StoredPages(Layout.load(columns), pages, self.shape.width, self._times, self.shape.added)
+        source = StoredPages(Layout.load(columns), pages, self.shape.width, self._times)
         source.check()
         self._load(columns, source)
         if isinstance(pages, KeptPages):
@@ -451,7 +442,7 @@ class Relation:
         """Of pages that can be read later."""
         if not isinstance(source, StoredPages) or not isinstance(source.pages, KeptPages):
             return None
-        return PageReader(source.pages, self.shape.width, self._times, self.shape.added, self.shape.keys, source.layout.arrivals)
+        return PageReader(source.pages, self.shape.width, self._times, self.shape.keys, source.layout.arrivals)
 
     @property
     def codes_per_row(self) -> int:

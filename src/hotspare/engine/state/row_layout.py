@@ -132,14 +132,12 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredPages:
-    """Out of pages that may hold more rows; SnapshotDamaged where they hold less. `added`: the last columns of rows of a page that
-    has none of these."""
+    """Out of pages that may hold more rows; SnapshotDamaged where they hold less."""
 
     layout: Layout
     pages: Mapping[int, Columns]
     width: int
     times: Times
-    added: tuple[int, ...] = ()
 
     def check(self) -> None:
         """SnapshotDamaged where there are pages that the layout does not know."""
@@ -152,7 +150,7 @@ class StoredPages:
             return StoredRows.none(self.width)
         if number not in self.pages:
             raise SnapshotDamaged(f"page {number} of a window is missing")
-        return stored_rows(self.pages[number], number, alive, self.width, self.times, self.added)
+        return stored_rows(self.pages[number], number, alive, self.width, self.times)
 
 
 class RowsInMemory:
@@ -168,23 +166,8 @@ class RowsInMemory:
         return StoredRows(stored.lanes[begin:end], stored.valid[begin:end], stored.order[begin:end], stored.time[begin:end])
 
 
-def _with_added(columns: Columns, width: int, added: tuple[int, ...]) -> Columns:
-    """A page as if it had been written with the columns that came since."""
-    found = columns.get("lanes"), columns.get("valid")
-    if not added or found[0] is None or found[1] is None:
-        return columns
-    lanes, valid = found[0].array, found[1].array
-    if lanes.ndim != 2 or valid.ndim != 2 or lanes.shape[1] != width - len(added):
-        return columns
-    shape = len(lanes), len(added)
-    more = np.broadcast_to(np.array(added, np.int64), shape), np.ones((len(valid), len(added)), np.bool_)
-    lanes, valid = np.concatenate((lanes, more[0]), axis=1), np.concatenate((valid, more[1]), axis=1)
-    return {**columns, "lanes": Column(lanes, found[0].codes), "valid": Column(valid)}
-
-
-def stored_rows(columns: Columns, number: int, alive: Bools, width: int, times: Times, added: tuple[int, ...] = ()) -> StoredRows:
-    """Rows of a page that may hold more; SnapshotDamaged where it holds less. `added` as in `StoredPages`."""
-    columns = _with_added(columns, width, added)
+def stored_rows(columns: Columns, number: int, alive: Bools, width: int, times: Times) -> StoredRows:
+    """Rows of a page that may hold more; SnapshotDamaged where it holds less."""
     bits = expect(columns, "alive", np.dtype(np.uint8), (-(-len(alive) // 8),)).array
     written = unpacked(bits, len(alive))
     count = int(written.sum())

@@ -11,15 +11,13 @@ from hotspare.engine.state.key_pages import AskedBy, Leaves
 @dataclass(frozen=True, slots=True)
 class Shape:
     """`width` lanes, of which `keys` identify a row and `codes` hold codes of the string table. `conditions`: by which rows are
-    found, several together; a row in which they change is the last to have arrived. `added`: what stands in the last columns of
-    rows that were stored before there were these. `asked`: by which alone rows are asked for that a restore left in the store;
-    without, by their key and by the conditions."""
+    found, several together; a row in which they change is the last to have arrived. `asked`: by which alone rows are asked for that
+    a restore left in the store; without, by their key and by the conditions."""
 
     width: int
     keys: tuple[int, ...]
     codes: tuple[int, ...]
     conditions: tuple[int, ...] = ()
-    added: tuple[int, ...] = ()
     asked: tuple[int, ...] = ()
 
 

@@ -175,9 +175,7 @@ class Newest(CountsItself):
         if count >= self.length:
             raise SnapshotDamaged("a page holds more observations than its window is long")
         valid = expect(columns, "valid", np.dtype(np.bool_), (count,)).array
-        at = count  # before there were blocks
-        if "place" in columns:
-            at = int(expect(columns, "place", np.dtype(np.int64), (1,)).array[0])
+        at = int(expect(columns, "place", np.dtype(np.int64), (1,)).array[0])
         if not 0 <= at <= count or at < count < self.length - 1:
             raise SnapshotDamaged("a page holds observations that stand nowhere in their window")
         window = self._window

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from hotspare.engine.rows.batch import NextInput, RowKind
+from hotspare.engine.rows.batch import BAD_STREAM, NextInput, RowKind
 from hotspare.ha.effects import committed, inbound_check, notes, perform, snapshots, warming
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, view_of
@@ -102,6 +102,7 @@ def _note_part(state: GroupState, taken: int, took_ms: float) -> None:
 def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]) -> None:
     if not outputs or not warming.counts(state):
         return
+    state.bad_counts.add(outputs.get(BAD_STREAM))
     spilled = state.held.append(outputs)
     if spilled:
         sentence = "held outputs need more memory than their budget and were written to disk"

@@ -17,7 +17,7 @@ from hotspare.bus.naming import whole_group
 from hotspare.choices import OnPoison
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.engine.numbering import Numbering, numbered_since, numbering_of
-from hotspare.engine.semantics import BEFORE_VERSIONS, SEMANTICS, refuse_other_semantics
+from hotspare.engine.semantics import SEMANTICS, refuse_other_semantics, stated_semantics
 from hotspare.errors import HotspareError, PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.effects.poison_agreement import agree_on_poison
@@ -88,6 +88,8 @@ class Joined:
     projects: Projects
     warming: Warming | None = None
     """Of an engine that makes its state from recent input."""
+    refused: tuple[str, ...] = ()
+    """Which snapshots could not be used, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,8 @@ class Joining:
     cores: CoreFactory
     settings: GroupSettings
     ports: Ports
+    refused: list[str] = field(default_factory=list)
+    """Sentences on snapshots that could not be used, as they were found."""
 
     @property
     def engine(self) -> str:
@@ -157,7 +161,9 @@ class Joining:
         yield "check that the bus holds what is to be read"
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
         plan = StartPlan(offsets, restored_from, on_poison)
-        return Joined(core, producer, plan, qualities, store_id, message_bytes_max, numbering, projects, warming)
+        return Joined(
+            core, producer, plan, qualities, store_id, message_bytes_max, numbering, projects, warming, tuple(self.refused)
+        )
 
     def _recent(self, known: Agreement, origin: Mapping[tuple[str, int], int]) -> Generator[str, None, RecentStart]:
         """Where recent input begins. StateError where the numbers of outputs could not be adopted."""
@@ -231,6 +237,7 @@ class Joining:
         return rules.restorable(listed, unusable)
 
     def _tell_unusable(self, sentence: str) -> None:
+        self.refused.append(sentence)
         self.ports.report(HaEvent(HaEventKind.SNAPSHOT_UNUSABLE, self.group, self.engine, sentence))
 
 
@@ -282,14 +289,14 @@ def agree_on_semantics(coordination: Coordination, group: str) -> None:
     """The first engine's version of what windows mean is the group's. ProjectChanged where this one has another.
 
     It is agreed on before the project and looked for after it, as another engine may begin the group meanwhile: a group that has a
-    project alone was begun before versions were told, or is being forgotten (`upgrading.forget`).
+    project alone is being forgotten (`upgrading.forget`).
     """
     if has_moved(coordination, group):
         return  # each of its projects has a version of its own (`agreed_project`)
     if coordination.fact(group, PROJECT) is not None and coordination.fact(group, SEMANTICS_FACT) is None:
-        refuse_other_semantics(BEFORE_VERSIONS, f"group {group}, unless it is being forgotten,")
+        raise ProjectChanged(f"group {group} is forgotten in part", hint="forget the rest with: hotspare reset")
     stands = coordination.set_fact_once(group, SEMANTICS_FACT, str(SEMANTICS).encode())
-    refuse_other_semantics(int(stands) if stands.isdigit() else BEFORE_VERSIONS, f"group {group}")
+    refuse_other_semantics(stated_semantics(stands), f"group {group}")
 
 
 def agreed_project(coordination: Coordination, group: str, project: ProjectIdentity) -> tuple[Agreement, Version]:

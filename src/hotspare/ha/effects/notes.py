@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hotspare.coordination.contract import Leader
+from hotspare.errors import CoordinationError, CoordinationLost
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
@@ -12,9 +13,26 @@ from hotspare.ha.rules import leadership
 from hotspare.ha.rules.facts import LONG_AGO_MS, Contact
 from hotspare.ha.rules.roles import Reason, Role, Step, moved
 
+ALARM_MS = 60_000
+
 
 def report(state: GroupState, ports: Ports, kind: HaEventKind, sentence: str, **numbers: int) -> None:
     ports.report(HaEvent(kind, state.group, state.engine, sentence, numbers))
+
+
+def alarm(state: GroupState, ports: Ports, kind: HaEventKind, reason: str, sentence: str) -> None:
+    """Reports an event that may come again many times a second, at most once in `ALARM_MS` for each kind and `reason`."""
+    now_ms = ports.clock_ms()
+    state.alarms = {key: told_ms for key, told_ms in state.alarms.items() if now_ms - told_ms < ALARM_MS}
+    if (kind, reason) not in state.alarms:
+        state.alarms[kind, reason] = now_ms
+        report(state, ports, kind, sentence)
+
+
+def note_trouble(state: GroupState, ports: Ports, kind: HaEventKind, reason: str, sentence: str) -> None:
+    """As `alarm`; members of the group are told as well, while it lasts."""
+    state.contacts = replace(state.contacts, trouble=sentence, trouble_ms=ports.clock_ms())
+    alarm(state, ports, kind, reason, sentence)
 
 
 def forget_leader(state: GroupState) -> None:
@@ -47,16 +65,26 @@ def come_on(state: GroupState, ports: Ports, step: Step) -> None:
     state.standing = replace(state.standing, step=step, step_ms=ports.clock_ms())
 
 
-def note_contact(state: GroupState, ports: Ports, contact: Contact) -> None:
-    if state.contacts.contact is not contact:
-        state.contacts = replace(state.contacts, contact=contact)
-        report(state, ports, HaEventKind.COORDINATION_CHANGED, f"coordination is {contact.value}")
+def note_contact(state: GroupState, ports: Ports) -> None:
+    """Coordination answered."""
+    if state.contacts.contact is not Contact.CONNECTED:
+        state.contacts = replace(state.contacts, contact=Contact.CONNECTED)
+        sentence = f"coordination is {Contact.CONNECTED.value}"
+        alarm(state, ports, HaEventKind.COORDINATION_CHANGED, sentence, sentence)
+
+
+def note_lost_contact(state: GroupState, ports: Ports, error: CoordinationError) -> None:
+    """Coordination did not do what it was asked to; calls may answer in between, as of a disk that is full those that read."""
+    contact = Contact.LOST if isinstance(error, CoordinationLost) else Contact.SUSPENDED
+    state.contacts = replace(state.contacts, contact=contact)
+    reason = f"coordination is {contact.value}"
+    note_trouble(state, ports, HaEventKind.COORDINATION_CHANGED, reason, f"{reason}: {error.in_one_line}")
 
 
 def note_leader(state: GroupState, ports: Ports, leader: Leader) -> None:
     before = state.leadership.leader
     state.leadership = leadership.after_reading(state.leadership, leader, ports.clock_ms())
-    note_contact(state, ports, Contact.CONNECTED)
+    note_contact(state, ports)
     if leadership.is_another(before, leader):
         ports.peers.watch(leader)
 

@@ -16,7 +16,6 @@ from hotspare.errors import (
     BusLocked,
     BusUnavailable,
     CoordinationError,
-    CoordinationLost,
     Fenced,
     HotspareError,
     MessageTooLarge,
@@ -49,7 +48,7 @@ from hotspare.ha.rules import beside, divergence, leadership, membership, placin
 from hotspare.ha.rules import committed as commit_rules
 from hotspare.ha.rules import publishing as rules
 from hotspare.ha.rules import snapshots as snapshot_rules
-from hotspare.ha.rules.facts import Contact, Membership, OtherMember, Oversized, Vacancy
+from hotspare.ha.rules.facts import Membership, OtherMember, Oversized, Vacancy
 from hotspare.ha.rules.roles import Reason, Role, Step
 
 _NOTEWORTHY = (do.Campaign, do.StepDown, do.GiveUp, do.Diverge, do.Leave)
@@ -63,7 +62,7 @@ def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
         with lease.kept(action, state, ports):
             PERFORMERS[type(action)](action, state, ports)
     except CoordinationError as error:
-        notes.note_contact(state, ports, Contact.LOST if isinstance(error, CoordinationLost) else Contact.SUSPENDED)
+        notes.note_lost_contact(state, ports, error)
         retry_ms = ports.clock_ms() + state.settings.coordination_retry_ms
         state.contacts = replace(state.contacts, coordination_retry_ms=retry_ms)
         notes.forget_leader(state)  # the call may have happened
@@ -73,7 +72,8 @@ def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
             since_ms = ports.clock_ms() if since_ms is None else since_ms
             state.contacts = replace(state.contacts, lock_holder=error.holder, locked_since_ms=since_ms)
         notes.wait_for_bus(state, ports)
-        notes.report(state, ports, HaEventKind.BUS_TROUBLE, f"{error.in_one_line}, while: {action.sentence}")
+        sentence = f"{error.in_one_line}, while: {action.sentence}"
+        notes.note_trouble(state, ports, HaEventKind.BUS_TROUBLE, error.message, sentence)
     except (TopicOwned, StateError) as error:
         state.standing = replace(state.standing, refusal=str(error))
 
@@ -93,7 +93,7 @@ def _read_leader(_: do.ReadLeader, state: GroupState, ports: Ports) -> None:
 def _campaign(action: do.Campaign, state: GroupState, ports: Ports) -> None:
     settings, asked_ms = state.settings, ports.clock_ms()
     state.marks.campaign_ms = asked_ms
-    member = member_of(state, asked_ms)
+    member = member_of(state, asked_ms, ports.connectors())
     with ports.unlocked():
         epoch = ports.coordination.campaign(state.group, action.expected_epoch, member, settings.lease_ms)
     if epoch is None:
@@ -330,7 +330,7 @@ def _renew(_: do.Renew, state: GroupState, ports: Ports) -> None:
         notes.forget_leader(state)
         return
     state.lease = replace(state.lease, renewed_ms=asked_ms)
-    notes.note_contact(state, ports, Contact.CONNECTED)
+    notes.note_contact(state, ports)
     if state.standing.role is Role.ACTIVE:
         _note_switchover(state, ports, renewed.switchover)
 
@@ -345,7 +345,7 @@ def _note_switchover(state: GroupState, ports: Ports, asked: str | None) -> None
 
 
 def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> None:
-    member = member_of(state, ports.clock_ms())
+    member = member_of(state, ports.clock_ms(), ports.connectors())
     members = ports.coordination.members(state.group)
     twin = membership.namesake(members, member)
     before, state.namesake = state.namesake, twin
@@ -369,7 +369,7 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
     _follow_active(state, ports)
     warming.go_on(state, ports)
     state.rounds = replace(state.rounds, member_refreshed_ms=now_ms)
-    notes.note_contact(state, ports, Contact.CONNECTED)
+    notes.note_contact(state, ports)
 
 
 def _follow_active(state: GroupState, ports: Ports) -> None:

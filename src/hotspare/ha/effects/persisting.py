@@ -1,7 +1,6 @@
 """Persisting a snapshot where somebody asked for it: requests, who undertakes them and what came of them are facts of the group.
 
-    persist-N           request N: [URL of a store or "", engine or ""], or [URL, {"by": engine or "", "keep": how many stay}],
-                        which an engine of before takes for a request to another engine, and leaves alone
+    persist-N           request N: the URL of a store or "", an engine or "", and how many snapshots stay there, 0 for all
     persist-N-claim-K   the engine that undertakes it, K-th; a later one where the one before is gone
     persist-N-result    what came of it
 
@@ -116,8 +115,7 @@ def ask(
     coordination: Coordination, group: str, request: PersistRequest, kept: int = requests.KEPT, waiting_max: int = WAITING_MAX
 ) -> int:
     """Add a request; its number. Of those that are done, `kept` stay. UsageError if `waiting_max` wait."""
-    by = {"by": request.by, "keep": request.keep} if request.keep else request.by
-    wanted = json.dumps([request.to, by]).encode()
+    wanted = json.dumps(asdict(request)).encode()
     told = list(_told(coordination.fact_names(group)))
     last, done = requests.last_of(told, RequestPart.REQUEST), requests.last_of(told, RequestPart.RESULT)
     if last - done >= waiting_max:
@@ -190,10 +188,8 @@ def _request(coordination: Coordination, group: str, number: int) -> PersistRequ
     if value is None:
         return None
     try:
-        to, by = json.loads(value)
-        if isinstance(by, dict):
-            return PersistRequest(str(to), str(by["by"]), int(by["keep"]))
-        return PersistRequest(str(to), str(by))
+        found = json.loads(value)
+        return PersistRequest(str(found["to"]), str(found["by"]), int(found["keep"]))
     except (ValueError, TypeError, KeyError, RecursionError):
         return PersistRequest()
 

@@ -2,7 +2,7 @@
 engine joins.
 
 Where a key belongs depends on it, and so what a shard remembers. A project that is not divided has a group of another name, and no
-such fact: engines of before there were shards know none. So each kind looks whether the other one was here first. Of two that begin
+such fact. So each kind looks whether the other one was here first. Of two that begin
 at the same moment the topics decide, which have one number of partitions. An engine that topics refuse has agreed on nothing: it
 looks at them between looking and agreeing.
 """

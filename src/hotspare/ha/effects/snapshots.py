@@ -16,7 +16,7 @@ from hotspare.choices import SnapshotForm
 from hotspare.engine.numbering import NUMBERED_SINCE, NUMBERING
 from hotspare.errors import HotspareError
 from hotspare.ha.calls.store_jobs import Candidate, StoreDone, StoreJob, StoreWork
-from hotspare.ha.effects import trimming
+from hotspare.ha.effects import notes, trimming
 from hotspare.ha.effects.store_agreement import check_same
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
@@ -139,6 +139,7 @@ def confirm(state: GroupState, ports: Ports, name: str) -> None:
 def discard(state: GroupState, ports: Ports, name: str) -> None:
     group, candidate = state.group, _take_out(state, name)
     _end_persist(state, ports, candidate, "its outputs differ from those committed")
+    state.snapshots = rules.after_refusing(state.snapshots, f"snapshot {name} is deleted: its outputs differ from those committed")
     _begin(state, ports, StoreWork.DISCARD, candidate, lambda store, _: store.discard(group, name))
 
 
@@ -176,7 +177,10 @@ def _note_failed(state: GroupState, ports: Ports, done: StoreDone) -> None:
         _end_persist(state, ports, candidate, f"cannot {work.value} it: {done.failure}")
     elif work is StoreWork.TIDY:
         _end_persist(state, ports, candidate, f"it may be restored, but older ones that were to go are there: {done.failure}")
-    _report(state, ports, HaEventKind.SNAPSHOT_FAILED, sentence)
+    if candidate.persist:
+        _report(state, ports, HaEventKind.SNAPSHOT_FAILED, sentence)
+    else:  # the next one fails for the same reason
+        notes.alarm(state, ports, HaEventKind.SNAPSHOT_FAILED, work.value, sentence)
 
 
 def _after_failing(state: GroupState, job: StoreJob, sentence: str) -> None:

@@ -13,8 +13,8 @@ import json
 from dataclasses import dataclass, field
 
 from hotspare.coordination.contract import Coordination
-from hotspare.engine.semantics import BEFORE_VERSIONS
 from hotspare.engine.semantics import SEMANTICS as OWN_SEMANTICS
+from hotspare.engine.semantics import stated_semantics
 from hotspare.errors import ProjectChanged, StateError, UsageError
 from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version, folded, folded_on
 
@@ -127,8 +127,7 @@ def forget(coordination: Coordination, group: str) -> None:
 
 def _first(coordination: Coordination, group: str, fact: bytes) -> Version:
     hash_, _, document = fact.decode("utf-8", "replace").partition("\n")
-    stands = coordination.fact(group, SEMANTICS) or b""
-    return Version(hash_, int(stands) if stands.isdigit() else BEFORE_VERSIONS, document)
+    return Version(hash_, stated_semantics(coordination.fact(group, SEMANTICS) or b""), document)
 
 
 def _moves(coordination: Coordination, group: str, after: int = 0) -> list[Move]:
@@ -144,10 +143,10 @@ def _moves(coordination: Coordination, group: str, after: int = 0) -> list[Move]
                 number=int(told["number"]),
                 begin=Begin(told["begin"]),
                 realigned=frozenset(map(str, told["realigned"])),
-                differs=frozenset(map(str, told.get("differs", ()))),
-                begins=frozenset(map(str, told.get("begins", ()))),
-                ends=frozenset(map(str, told.get("ends", ()))),
-                topics_shared=None if told.get("topics_shared") is None else int(told["topics_shared"]),
+                differs=frozenset(map(str, told["differs"])),
+                begins=frozenset(map(str, told["begins"])),
+                ends=frozenset(map(str, told["ends"])),
+                topics_shared=None if told["topics_shared"] is None else int(told["topics_shared"]),
             )
             found.append(Move(MoveKind(told["move"]), version))
         except (ValueError, TypeError, KeyError, RecursionError) as error:

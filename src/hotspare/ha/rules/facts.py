@@ -221,6 +221,9 @@ class Contacts:
     """Process id and start of who held the bus's lock when it was in the way last, if that is known."""
     locked_since_ms: int | None = None
     """Since when each call that writes to the bus found it locked; None after one that did not."""
+    trouble: str = ""
+    """What bus or coordination could not do last, and why."""
+    trouble_ms: int = LONG_AGO_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +365,8 @@ class Snapshots:
     """Of the newest that this engine confirmed itself."""
     failure: str = ""
     """Why the group's store did not take what was written or confirmed last; "" where it did."""
+    refused: tuple[str, ...] = ()
+    """Which snapshots this engine refused since it started, and why; the newest few, oldest first."""
     newest: NewestSnapshot = field(default_factory=NewestSnapshot)
 
 

@@ -24,6 +24,8 @@ EVENTS_TURN_MS = 10_000
 """And after so long what a number of events asks for: where many come, three times that number come while one is written."""
 TRY_AGAIN_MS = 10_000
 """Before a state is written anew that could not be written, where no interval in time says when."""
+REFUSED_MAX = 5
+"""Snapshots that an engine refused, of which it keeps the reasons."""
 STORE_STUCK_MAX = 2
 """So many calls to the store without an answer, and no further one begins until one of them ends."""
 
@@ -165,6 +167,11 @@ def after_failing(known: Snapshots, work: StoreWork, failure: str) -> Snapshots:
     if work not in (StoreWork.WRITE, StoreWork.CONFIRM):
         return known
     return replace(known, failure=failure, snapshot_order=-1 if work is StoreWork.WRITE else known.snapshot_order)
+
+
+def after_refusing(known: Snapshots, sentence: str) -> Snapshots:
+    """A snapshot cannot be used, or is of no use."""
+    return replace(known, refused=(*known.refused, sentence)[-REFUSED_MAX:])
 
 
 def after_confirming(

@@ -28,7 +28,6 @@ from hotspare.host.process import (
     check_before_joining,
     check_when_joined,
     make_ready,
-    note_published,
     open_shared,
 )
 from hotspare.model.load import LoadedProject
@@ -261,7 +260,6 @@ class ShardStay:
         self._patient(lambda: self._host.check_once("topics", lambda: check_before_joining(shared, group.topics)))
         plan = self._patient(group.start)
         self._patient(lambda: self._host.check_once("project", lambda: check_when_joined(shared, group.topics, [group.name])))
-        self._patient(lambda: note_published(shared, group.topics))
         return plan
 
     def _patient(self, call: Callable[[], _T]) -> _T:

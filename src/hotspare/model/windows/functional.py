@@ -186,7 +186,7 @@ edges: [given -> counted, given -> words]
                 check_passed_field(window, field, of_input, found, otherwise="add a function for it")
 
     def meaning(self, window: FunctionalWindow, schema: Schema) -> dict[str, str]:
-        """As it was said before there was more than functions, where there is no more."""
+        """Patterns, properties and loops are named only if the window has them."""
         said = {f"function {name}": expression_meaning(e) for name, e in sorted(window.functions, key=lambda f: f[0])}
         said |= _said(window.program.context, "")
         for loop in window.loops:

@@ -38,8 +38,7 @@ _QUIET.propagate = False
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """`value` is None in a tombstone. `time_us`: when the broker appended it; in a topic of an earlier hotspare, when its writer's
-    clock said it was."""
+    """`value` is None in a tombstone. `time_us`: when the broker appended it."""
 
     offset: int
     key: str

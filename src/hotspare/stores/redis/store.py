@@ -114,7 +114,7 @@ class RedisStore:
         manifest = self._manifest(keys, name)
         if manifest is None:
             raise limits.gone(group, name)
-        if sum(manifest.get("sizes", ())) > self.settings.at_once_bytes_max:
+        if sum(manifest["sizes"]) > self.settings.at_once_bytes_max:
             return self._large(keys, group, name)
         found: dict[str, bytes] = {}
         for some in in_parts(sorted(set(manifest["hashes"]))):
