@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -70,6 +70,7 @@ class _Source:
     partition: Partition
     routing: RowRouting | None
     troubled: Callable[[BusError], None]
+    warn: Callable[[str], None]
 
 
 _Publish: TypeAlias = Callable[[WindowId, Connector, _Source, threading.Event], None]
@@ -234,20 +235,25 @@ class ConnectorSet:
         log = self._log.bind(connector=path)
         way = routing_of(self._resolved, window, self._shard.count)
         routing = None if way is None else RowRouting(self._resolved.schema(window), way)
-        source = _Source(f"connector:{project}/{path}", Partition(topic), routing, lambda error: _waits(log, error))
+        source = _Source(
+            name=f"connector:{project}/{path}",
+            partition=Partition(topic),
+            routing=routing,
+            troubled=lambda error: _waits(log, error),
+            warn=lambda sentence: log.event(LogEvent.STAMPS_EARLY, sentence),
+        )
         publish(window, connector, source, stop)
         self._ends[path] = {each: self._bus.end_offset(each) for each in partitions_of(self._bus.topics(), topic)}
 
     def _publish(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
         schema, address = self._resolved.schema(window), connector_address(connector)
         if address is not None:
-            lines, by_line = line_options(connector, schema), source.routing
-            by_line = None if by_line is None else replace(by_line, format=lines.format)
-            publish_lines(self._bus, source.partition, address, lines, stop, routing=by_line)
+            options = line_options(connector, schema)
+            publish_lines(self._bus, source.partition, address, options, stop, routing=source.routing, warn=source.warn)
             return
-        options = publish_options(connector, schema, source.name)
-        file = connector_file(connector, self._home)
-        publish_file(self._bus, source.partition, file, options, stop, troubled=source.troubled, routing=source.routing)
+        file, to = connector_file(connector, self._home), source.partition
+        how = publish_options(connector, schema, source.name)
+        publish_file(self._bus, to, file, how, stop, troubled=source.troubled, routing=source.routing, warn=source.warn)
 
     def _generate(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
         make = generator_of(connector, self._resolved.window(window).window, self._resolved.schema(window), self._home)
@@ -255,9 +261,9 @@ class ConnectorSet:
 
     def _bring(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
         options = topic_publish_options(connector, self._resolved.schema(window), source.name)
-        by_row = None if source.routing is None else replace(source.routing, format=options.form.written)
+        to, tell, routing = source.partition, source.troubled, source.routing
         with contextlib.closing(open_topic_reader(topic_url(connector), topic_name(connector))) as reader:
-            publish_topic(self._bus, source.partition, reader, options, stop, troubled=source.troubled, routing=by_row)
+            publish_topic(self._bus, to, reader, options, stop, troubled=tell, routing=routing, warn=source.warn)
 
     def _keep(self, window: WindowId, kept: RecordKeeping, turn: Turn) -> None:
         """Write a window's outputs into a state database. Of each shard they are a stream of its own."""

@@ -41,7 +41,7 @@ def line_format(connector: Connector) -> MessageFormat:
 
 def line_options(connector: Connector, schema: Schema) -> LineOptions:
     options = publish_options(connector, schema)
-    return LineOptions(options.form, line_format(connector), options.begin)
+    return LineOptions(options.form, options.begin)
 
 
 def _check(connector: Connector) -> None:

@@ -17,12 +17,12 @@ from typing import TypeVar
 
 from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.adapters.failover.spread_source import Piece, SpreadSource
-from hotspare.adapters.files.canonical import RowForm
+from hotspare.adapters.files.canonical import FileFormat, RowForm
 from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.sockets.line_socket import Address, BadLine, LineClient, retried, serve_lines
+from hotspare.adapters.time_texts import FirstStamps
 from hotspare.bus.contract import FORMAT_HEADER, Bus, Outgoing, Partition
-from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import PositionLost, UnknownResult, UsageError
 
 _T = TypeVar("_T")
@@ -33,16 +33,15 @@ BLOCK_LINES_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class LineOptions:
-    """`format`: CSV lines are of `form`, JSON ones hold an object each. `begin`: how many lines of a source of which nothing is
-    known count as published; None for 0, if that loses and doubles nothing."""
+    """`form`: of the lines, in CSV or JSON. `begin`: how many lines of a source of which nothing is known count as published; None
+    for 0, if that loses and doubles nothing."""
 
     form: RowForm = field(default_factory=RowForm)
-    format: MessageFormat = MessageFormat.CSV
     begin: int | None = None
 
     def __post_init__(self) -> None:
-        if self.format not in (MessageFormat.CSV, MessageFormat.JSON):
-            raise UsageError(f"lines cannot be in {self.format.name.lower()}", hint="use csv or json")
+        if self.form.format not in (FileFormat.CSV, FileFormat.JSON):
+            raise UsageError(f"lines cannot be in {self.form.format.value}", hint="use csv or json")
 
 
 def publish_lines(
@@ -53,11 +52,14 @@ def publish_lines(
     stop: threading.Event,
     bound: Callable[[int], None] = lambda port: None,
     routing: RowRouting | None = None,
+    warn: Callable[[str], None] = lambda sentence: None,
 ) -> None:
-    """Listen and publish until `stop`. UsageError where it cannot listen, BusError where the bus refuses. With `routing`, which is
-    of the lines' format, each line goes to the partition of the topic that it belongs in, else all go to `partition`."""
+    """Listen and publish until `stop`. UsageError where it cannot listen, BusError where the bus refuses. With `routing` each
+    line goes to the partition of the topic that it belongs in, else all go to `partition`. `warn` gets what looks wrong of the
+    first lines."""
     partitions = topic_partitions(partition, routing)
-    serve_lines(address, lambda client: _ClientLines(bus, partitions, options, stop, client, routing).run(), stop, bound)
+    stamps = FirstStamps("the lines", options.form.schema, warn)
+    serve_lines(address, lambda client: _ClientLines(bus, partitions, options, stop, client, routing, stamps).run(), stop, bound)
 
 
 class _ClientLines:
@@ -71,7 +73,9 @@ class _ClientLines:
         stop: threading.Event,
         client: LineClient,
         routing: RowRouting | None,
+        stamps: FirstStamps,
     ) -> None:
+        self._stamps = stamps
         self._bus = bus
         self._partitions = partitions
         self._routing = routing
@@ -105,11 +109,12 @@ class _ClientLines:
 
     def _append(self, lines: Sequence[bytes]) -> None:
         """BadLine where another connection publishes this source, or no answer came: the client asks anew where to go on."""
-        rows = self._rows(lines)
+        rows = self._options.form.canonical(lines)
+        self._stamps.look(rows, self._options.form.written)
         done = self._published + len(rows)
         lacks = (lambda number, end: True) if self._source is None else self._source.lacks
         ends = range(self._published + 1, done + 1)
-        found = pieces(rows, ends, self._routing, lacks, BLOCK_LINES_MAX, self._options.format)
+        found = pieces(rows, ends, self._routing, lacks, BLOCK_LINES_MAX, self._options.form.written)
         try:
             is_written = self._write(found, done)
         except UnknownResult as error:
@@ -119,7 +124,7 @@ class _ClientLines:
         self._published = done
 
     def _write(self, found: Sequence[Sequence[Piece]], done: int) -> bool:
-        message_format = self._options.format.header
+        message_format = self._options.form.written.header
         source = self._source
         if source is not None:
             return self._retried(lambda: source.append(found, SourcePosition(done), message_format))
@@ -130,9 +135,6 @@ class _ClientLines:
 
     def _send(self, partition: Partition, messages: Sequence[Outgoing]) -> None:
         self._retried(lambda: self._bus.append(partition, messages))
-
-    def _rows(self, lines: Sequence[bytes]) -> Sequence[bytes]:
-        return self._options.form.canonical(lines) if self._options.format is MessageFormat.CSV else lines
 
     def _retried(self, call: Callable[[], _T]) -> _T:
         """The call's result; tried again as long as the bus is out of reach, while the client waits."""

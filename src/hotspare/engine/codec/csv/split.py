@@ -15,7 +15,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.codec.csv.lines import LINE_FEED, Bytes, TextLines, are_blanks, joined, lines_of, null_where, numbered, strings_of
+from hotspare.engine.codec.csv.lines import (
+    LINE_FEED,
+    Bytes,
+    TextLines,
+    are_blanks,
+    joined,
+    lines_of,
+    null_where,
+    numbered,
+    strings_of,
+)
 from hotspare.engine.codec.csv.quoting import Quoting, SyntaxBytes, quoting_of
 from hotspare.engine.codec.utf8 import not_utf8
 from hotspare.engine.rows.bad_reasons import RowReason
