@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -76,6 +76,7 @@ class _Source:
     routing: RowRouting | None
     standing: ConnectorStanding
     troubled: Callable[[BusError], None]
+    warn: Callable[[str], None]
 
 
 _Publish: TypeAlias = Callable[[WindowId, Connector, _Source, threading.Event], None]
@@ -115,9 +116,11 @@ class ConnectorSet:
         shard: Shard = WHOLE,
         taken: Callable[[Partition], int | None] = lambda partition: None,
         stop_timeout_s: float = STOP_TIMEOUT_S,
+        after_failure: Retry = AFTER_FAILURE,
     ) -> None:
         self._resolved = resolved
         self._stop_timeout_s = stop_timeout_s
+        self._after_failure = after_failure
         self._bus = bus
         self._prefix = prefix
         self._home = home or Path.cwd()
@@ -247,16 +250,22 @@ class ConnectorSet:
         waits = self._waits(path, standing)
         way = routing_of(self._resolved, window, self._shard.count)
         routing = None if way is None else RowRouting(self._resolved.schema(window), way)
-        source = _Source(f"connector:{project}/{path}", Partition(topic), routing, standing, waits)
+        source = _Source(
+            name=f"connector:{project}/{path}",
+            partition=Partition(topic),
+            routing=routing,
+            standing=standing,
+            troubled=waits,
+            warn=lambda sentence: self._log.bind(connector=path).event(LogEvent.STAMPS_EARLY, sentence),
+        )
         publish(window, connector, source, stop)
         self._ends[path] = {each: self._bus.end_offset(each) for each in partitions_of(self._bus.topics(), topic)}
 
     def _publish(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
         schema, address = self._resolved.schema(window), connector_address(connector)
         if address is not None:
-            lines, by_line = line_options(connector, schema), source.routing
-            by_line = None if by_line is None else replace(by_line, format=lines.format)
-            publish_lines(self._bus, source.partition, address, lines, stop, routing=by_line, report=source.standing.add)
+            lines, add = line_options(connector, schema), source.standing.add
+            publish_lines(self._bus, source.partition, address, lines, stop, routing=source.routing, report=add, warn=source.warn)
             return
         options = publish_options(connector, schema, source.name)
         file = connector_file(connector, self._home)
@@ -270,6 +279,7 @@ class ConnectorSet:
             report=lambda done: count(done.events),
             troubled=source.troubled,
             routing=source.routing,
+            warn=source.warn,
         )
 
     def _generate(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
@@ -279,7 +289,6 @@ class ConnectorSet:
 
     def _bring(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
         options = topic_publish_options(connector, self._resolved.schema(window), source.name)
-        by_row = None if source.routing is None else replace(source.routing, format=options.form.written)
         count = source.standing.counter()
         with contextlib.closing(open_topic_reader(topic_url(connector), topic_name(connector))) as reader:
             publish_topic(
@@ -290,7 +299,8 @@ class ConnectorSet:
                 stop,
                 report=lambda done: count(done.events - done.begun),
                 troubled=source.troubled,
-                routing=by_row,
+                routing=source.routing,
+                warn=source.warn,
             )
 
     def _keep(self, window: WindowId, kept: RecordKeeping, turn: Turn, standing: ConnectorStanding) -> None:
@@ -392,7 +402,7 @@ class ConnectorSet:
             log.event(LogEvent.CONNECTOR_FAILED, **failure, retry_s=pause_s)
             run.stopped.wait(pause_s)
 
-        for tried in AFTER_FAILURE.tries(pause):
+        for tried in self._after_failure.tries(pause):
             if tried and run.stopped.is_set():
                 return True
             standing.began()
@@ -401,7 +411,7 @@ class ConnectorSet:
             if not failure:
                 return True
             if time.monotonic() - begun_s >= LASTING_S:
-                pause(AFTER_FAILURE.pause_s)
+                pause(self._after_failure.pause_s)
                 break
         return False
 

@@ -1,4 +1,4 @@
-"""Turns CSV files into what the inbound topics of a project would have held: messages in order of time, with ticks (for replay).
+"""Turns files into what the inbound topics of a project would have held: messages in order of time, with ticks (for replay).
 
 Nothing waits for a clock. The system time of a row is a field of it, or its number divided by the connector's rate, or constant;
 ticks stand at every heartbeat interval of that time in every topic. Equal files give equal messages.
@@ -7,7 +7,7 @@ ticks stand at every heartbeat interval of that time in every topic. Equal files
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
@@ -17,20 +17,21 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.adapters.file_places import FilePlaces
-from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.file_rows import Int64s, text_bounds
 from hotspare.adapters.files.publisher import PublishOptions, check_columns
 from hotspare.adapters.files.row_file import RowFile
+from hotspare.adapters.files.source_bytes import is_compressed
+from hotspare.adapters.time_texts import FirstStamps
+from hotspare.engine.codec.csv.decode import decode_rows
+from hotspare.engine.codec.json.decode import decode_json
 from hotspare.engine.heartbeats import TICKS_MAX, end_us_of, too_many_heartbeats
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
-from hotspare.engine.rows.values import parse
 from hotspare.errors import UsageError
 from hotspare.model.types import FieldType, Schema
 
 _ROWS = 4096
 _BYTES = 16 << 20
-_CANONICAL = RowForm()
-_FIRST_FIELD = 2
+_CHECKED_ROWS = 100
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class ReplayFile:
 
 @dataclass(slots=True)
 class RecordingProgress:
-    """How far the files are read, for a progress bar."""
+    """How far the files are read, for a progress bar; `bytes_total` 0 if that is not known."""
 
     bytes_read: int = 0
     bytes_total: int = 0
@@ -80,21 +81,22 @@ def record(
     places: FilePlaces | None = None,
     pulses_us: Sequence[int] = (),
     ticks_max: int = TICKS_MAX,
+    warn: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of RAW_SCHEMA with one row per message, in order of (time, topic), offsets from 0 per topic, partition 0.
 
     `topics` is the number of inbound topics. Rows of equal time from several files of one topic stand in the order of the files.
     A last tick closes every topic, so that nothing waits for what comes after; where windows have pulses, time goes on to the next
-    one of each interval of `pulses_us`. `places` gets each message's file and line.
+    one of each interval of `pulses_us`. `places` gets each message's file and line, `warn` what looks wrong of a file's first rows.
     UsageError where a file cannot be read or its time has more than `ticks_max` heartbeats.
     """
     progress = progress if progress is not None else RecordingProgress()
-    progress.bytes_total = sum(_size(file) for file in files)
+    progress.bytes_total = 0 if any(is_compressed(file.path) for file in files) else sum(_size(file) for file in files)
     batch = _Batch(topics)
     ticks = _Ticks(heartbeat_us, ticks_max)
     time_us = 0
-    for run in _merged(files, progress):
-        topic, begin = files[run.place].topic, 0
+    for run in _merged(files, progress, warn):
+        file, begin = files[run.place], 0
         while begin < len(run.values):
             time_us = int(run.times_us[begin])
             for tick_us in ticks.until(time_us):
@@ -104,9 +106,9 @@ def record(
             values = run.values.slice(begin, end - begin)
             if batch.is_too_small_for(values):
                 yield batch.take()
-            offset = batch.add_rows(topic, run.times_us[begin:end], values)
+            offset = batch.add_rows(file.topic, run.times_us[begin:end], values, file.options.form.written)
             if places is not None:
-                places.add_rows(topic, offset, run.place, run.lines[begin:end].tolist())
+                places.add_rows(file.topic, offset, run.place, run.lines[begin:end].tolist())
             time_us, begin = int(run.times_us[end - 1]), end
             if batch.is_full:
                 yield batch.take()
@@ -152,6 +154,7 @@ class _Messages(NamedTuple):
     offset: int
     times_us: Int64s
     values: pa.Array | None
+    format: MessageFormat
 
 
 class _Batch:
@@ -175,15 +178,15 @@ class _Batch:
         return self._bytes > 0 and self._bytes + _bytes_of(values) > _BYTES
 
     def add_tick(self, topic: int, time_us: int) -> None:
-        self._add(topic, np.array([time_us]), None)
+        self._add(topic, np.array([time_us]), None, MessageFormat.CSV)
 
-    def add_rows(self, topic: int, times_us: Int64s, values: pa.Array) -> int:
+    def add_rows(self, topic: int, times_us: Int64s, values: pa.Array, format_: MessageFormat) -> int:
         """The offset of the first."""
-        return self._add(topic, times_us, values)
+        return self._add(topic, times_us, values, format_)
 
-    def _add(self, topic: int, times_us: Int64s, values: pa.Array | None) -> int:
+    def _add(self, topic: int, times_us: Int64s, values: pa.Array | None, format_: MessageFormat) -> int:
         offset, count = self._offsets[topic], len(times_us)
-        self._parts.append(_Messages(topic, offset, times_us, values))
+        self._parts.append(_Messages(topic, offset, times_us, values, format_))
         self._offsets[topic] += count
         self._count += count
         self._bytes += 0 if values is None else _bytes_of(values)
@@ -200,7 +203,7 @@ class _Batch:
             "offset": np.repeat([part.offset for part in parts], counts) + np.arange(count) - begins,
             "time_us": np.concatenate([part.times_us for part in parts]),
             "tick": np.repeat([part.values is None for part in parts], counts),
-            "format": np.full(count, int(MessageFormat.CSV)),
+            "format": np.repeat([int(part.format) for part in parts], counts),
             "value": pa.concat_arrays([_NO_VALUE if part.values is None else part.values for part in parts]),
         }
         arrays = [pa.array(columns[field.name]).cast(field.type) for field in RAW_SCHEMA]
@@ -217,7 +220,7 @@ def _bytes_of(values: pa.Array) -> int:
 
 def check_file(file: ReplayFile) -> None:
     """UsageError where a file cannot be read, or its first row does not have the columns of the schema."""
-    for _ in _blocks(file, RecordingProgress(), rows_max=1):
+    for _ in _blocks(file, RecordingProgress(), rows_max=_CHECKED_ROWS):
         return
 
 
@@ -228,30 +231,32 @@ def _size(file: ReplayFile) -> int:
         raise UsageError(f"file {file.path} cannot be read", detail=error.strerror or str(error)) from error
 
 
-def _merged(files: Sequence[ReplayFile], progress: RecordingProgress) -> Iterator[_Run]:
+def _merged(files: Sequence[ReplayFile], progress: RecordingProgress, warn: Callable[[str], None]) -> Iterator[_Run]:
     """The rows of all files in order of (time, topic), those of one file and time as they stand there."""
     if len(files) == 1:
-        yield from _runs(files[0], 0, progress)
+        yield from _runs(files[0], 0, progress, warn)
         return
-    merged = heapq.merge(*(_keyed(file, place, progress) for place, file in enumerate(files)))
+    merged = heapq.merge(*(_keyed(_runs(file, place, progress, warn), file.topic) for place, file in enumerate(files)))
     for place, rows in groupby(merged, key=lambda row: row[2]):
         while some := list(islice(rows, _ROWS)):
             times_us, lines = (np.array([row[i] for row in some], np.int64) for i in (0, 5))
             yield _Run(place, times_us, pa.array([row[4] for row in some], pa.binary()), lines)
 
 
-def _keyed(file: ReplayFile, place: int, progress: RecordingProgress) -> Iterator[tuple[int, int, int, int, bytes, int]]:
+def _keyed(runs: Iterator[_Run], topic: int) -> Iterator[tuple[int, int, int, int, bytes, int]]:
     number = 0
-    for run in _runs(file, place, progress):
+    for run in runs:
         for time_us, value, line in zip(run.times_us.tolist(), run.values.to_pylist(), run.lines.tolist(), strict=True):
-            yield time_us, file.topic, place, number, value, line
+            yield time_us, topic, run.place, number, value, line
             number += 1
 
 
-def _runs(file: ReplayFile, place: int, progress: RecordingProgress) -> Iterator[_Run]:
+def _runs(file: ReplayFile, place: int, progress: RecordingProgress, warn: Callable[[str], None]) -> Iterator[_Run]:
     """The rows with their times, which never fall."""
     newest_us, number = _NEVER, 0
+    stamps = FirstStamps(str(file.path), file.schema, warn)
     for values, lines in _blocks(file, progress):
+        stamps.look(values.slice(0, FirstStamps.ROWS).to_pylist(), file.options.form.written)
         times_us = np.maximum.accumulate(np.append(newest_us, _times_us(file, values, number)))[1:]
         newest_us = int(times_us[-1])
         yield _Run(place, np.where(times_us == _NEVER, 0, times_us), values, lines)
@@ -265,25 +270,23 @@ _NEVER = np.iinfo(np.int64).min
 def _times_us(file: ReplayFile, values: pa.Array, number: int) -> Int64s:
     """The rows' own times; `number` is that of the first row. _NEVER where a row has no time that can be read."""
     if file.time_field:
-        return _field_times_us(file, values.to_pylist())
+        return _field_times_us(file, values)
     if file.options.rate:
         rate = file.options.rate
         return np.array([round((number + index) * 1_000_000 / rate) for index in range(len(values))], np.int64)
     return np.zeros(len(values), np.int64)
 
 
-def _field_times_us(file: ReplayFile, values: Sequence[bytes]) -> Int64s:
+def _field_times_us(file: ReplayFile, values: pa.Array) -> Int64s:
     place = file.schema.index[file.time_field]
-    texts: list[str | None] = []
-    for value in values:
-        columns = _CANONICAL.split(value)
-        column = columns[_FIRST_FIELD + place] if _FIRST_FIELD + place < len(columns) else b""
-        texts.append(column.decode(errors="replace").strip().strip('"').strip() or None)
-    type_ = file.schema.fields[place].type
-    times, _ = parse(pa.array(texts, pa.string()), type_)
-    unit_us = 1 if type_ is FieldType.STAMP else 1_000_000
-    found = (_NEVER if time is None else time * unit_us for time in times.cast(pa.int64()).to_pylist())
-    return np.array([time_us if abs(time_us) < -_NEVER else _NEVER for time_us in found], np.int64)
+    unit_us = 1 if file.schema.fields[place].type is FieldType.STAMP else 1_000_000
+    decode = decode_json if file.options.form.written is MessageFormat.JSON else decode_rows
+    found = np.full(len(values), _NEVER)
+    for part in decode(values, file.schema)[0]:
+        times = part.columns[place].cast(pa.int64()).to_pylist()
+        microseconds = (_NEVER if time is None else time * unit_us for time in times)
+        found[part.message] = [time_us if abs(time_us) < -_NEVER else _NEVER for time_us in microseconds]
+    return found
 
 
 def _blocks(file: ReplayFile, progress: RecordingProgress, rows_max: int = _ROWS) -> Iterator[tuple[pa.Array, Int64s]]:
@@ -297,7 +300,7 @@ def _blocks(file: ReplayFile, progress: RecordingProgress, rows_max: int = _ROWS
             begin = progress.bytes_read
             while (left is None or left > 0) and len(rows := source.take(rows_max if left is None else min(rows_max, left))):
                 if is_first:
-                    check_columns(rows.texts[0].as_py(), options.form, file.path)
+                    check_columns(rows.first_texts(), options.form, file.path)
                     is_first = False
                 left = None if left is None else left - len(rows)
                 progress.bytes_read = begin + int(rows.ends[-1])

@@ -24,9 +24,10 @@ from hotspare.cli.shared.turns import (
     in_turns,
     say_port,
     say_trouble,
+    say_warning,
     transport,
 )
-from hotspare.cli.shared.values import ShardsOption, prefix_of, refuse_idle
+from hotspare.cli.shared.values import ShardsOption, StampUnitOption, prefix_of, refuse_idle
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.canonical import RowForm
@@ -86,6 +87,7 @@ def command(
     noautogenfield: Annotated[bool, typer.Option("--noautogenfield", help="The rows lack the generated key's column.")] = False,
     delimiter: Annotated[str, typer.Option(help="What separates the columns.")] = ",",
     dateformat: Annotated[str, typer.Option(help="How dates and stamps are written (strptime); needs the schema.")] = "",
+    stamp_unit: StampUnitOption = "",
     source: Annotated[str, typer.Option(help="Name under which the position is kept; by default the file's path.")] = "",
     partition: _PartitionOption = None,
     shards: ShardsOption = 1,
@@ -105,6 +107,7 @@ def command(
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
     from hotspare.adapters.files.publisher import PublishOptions
     from hotspare.adapters.files.row_file import Growth
+    from hotspare.adapters.time_texts import unit_of_stamps
     from hotspare.bus.open import open_bus
     from hotspare.cli.shared.project_file import Side, partition_field, window_schema
 
@@ -118,6 +121,7 @@ def command(
             key=KeyPresence.ABSENT if noautogenfield else KeyPresence.PRESENT,
             delimiter=delimiter,
             date_format=dateformat or chosen.date_format,
+            stamp_unit=unit_of_stamps(stamp_unit, "--stamp-unit"),
             schema=window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),
         )
         target = _placed(target, chosen, partition_field(opened, target.prefix, project, set_, window))
@@ -135,8 +139,6 @@ def _placed(target: Target, chosen: Transport, field: str) -> Target:
 
 def publish_files(bus: Bus, target: Target, source: OtherTopic, options: PublishOptions, turns: TurnOptions) -> None:
     """Where `source` is no topic: as `publish_rows`. UsageError for options of topics, and of columns of a file that has none."""
-    from hotspare.adapters.sockets.line_socket import parse_address
-
     asked = {
         "--topic-partition": source.partition is not None,
         "--avro-schema": source.avro_schema is not None,
@@ -145,13 +147,13 @@ def publish_files(bus: Bus, target: Target, source: OtherTopic, options: Publish
         "--initial-offset": source.start != START_DEFAULT,
     }
     refuse_idle(asked, "without --topic", "name the topic with --topic")
-    if parse_address(source.url) is None and target.format is not Lines.csv:
-        options = replace(options, form=_of_file(options, target.format))
+    if target.format is not Lines.csv:
+        options = replace(options, form=_of_events(options, target.format))
     publish_rows(bus, target, source.url, options, turns)
 
 
-def _of_file(options: PublishOptions, lines: Lines) -> RowForm:
-    """How the events of a file stand that is no CSV: they name their fields. UsageError for what is said of columns."""
+def _of_events(options: PublishOptions, lines: Lines) -> RowForm:
+    """The form of events that are not CSV: they name their fields. UsageError for what is said of columns."""
     from hotspare.adapters.files.canonical import FlagColumn, KeyPresence, OpcodeColumn
 
     form = options.form
@@ -162,7 +164,7 @@ def _of_file(options: PublishOptions, lines: Lines) -> RowForm:
         "--noautogenfield": form.key is KeyPresence.ABSENT,
         "--delimiter": form.delimiter != ",",
     }
-    refuse_idle(asked, f"of a file in {lines.value}", "its events name their fields: leave it out")
+    refuse_idle(asked, f"of a source in {lines.value}", "its events name their fields: leave it out")
     return replace(form, format=file_format(lines))
 
 
@@ -188,7 +190,7 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
             show(now.bytes_published, now.bytes_total, f"{now.events} events")
 
         def work(turn: threading.Event) -> PublishProgress:
-            return publish_file(bus, where, Path(file), options, turn, report, say_trouble, routing)
+            return publish_file(bus, where, Path(file), options, turn, report, say_trouble, routing, say_warning)
 
         done = in_turns(turns, bus, target.bus_url, work, stop)
     say_published(done, file, topic, options.growth)
@@ -205,9 +207,11 @@ def _listen(
 ) -> None:
     from hotspare.adapters.sockets.publisher import LineOptions, publish_lines
     from hotspare.cli.shared.interrupt import stop_on_signal
-    from hotspare.engine.rows.batch import MessageFormat
 
-    lines = LineOptions(options.form, MessageFormat[target.format.value.upper()])
-    by_line = None if routing is None else replace(routing, format=lines.format)
+    lines = LineOptions(options.form)
     with stop_on_signal() as stop:
-        in_turns(turns, bus, target.bus_url, lambda turn: publish_lines(bus, where, address, lines, turn, say_port, by_line), stop)
+
+        def work(turn: threading.Event) -> None:
+            publish_lines(bus, where, address, lines, turn, say_port, routing, warn=say_warning)
+
+        in_turns(turns, bus, target.bus_url, work, stop)

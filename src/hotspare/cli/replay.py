@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.choices import Doubles, HeadPlace, RunnerKind
-from hotspare.cli.shared.values import MemoryOption, PageFolderOption, ProjectNameOption
+from hotspare.cli.shared.values import MemoryOption, PageFolderOption, ProjectNameOption, StampUnitOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,6 +51,7 @@ def command(
     header: Annotated[
         int | None, typer.Option(min=0, help="Rows to leave out of each --in; by default as the connector says.")
     ] = None,
+    stamp_unit: StampUnitOption = "",
     doubles: Annotated[Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = Doubles.FIXED,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     project_name: ProjectNameOption = "",
@@ -79,10 +80,11 @@ def command(
         bad=bad,
         times=assigned(time or (), "--time", "FIELD"),
         header_rows=header,
+        stamp_unit=stamp_unit,
         messages_max=batch,
         rows=OutputRows(FileStyle(columns=CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE)),
     )
-    of_files = {"--header": header, "--memory": memory, "--page-folder": page_folder}
+    of_files = {"--header": header, "--stamp-unit": stamp_unit, "--memory": memory, "--page-folder": page_folder}
     _check_use(runner, head, doubles, of_files, {"--master": master, "--conf": conf})
     if runner is RunnerKind.PARTITIONED:
         _run_tables(request, master, conf or ())

@@ -40,7 +40,7 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
     "fs": {
         PUBLISH: _table(
             "fsname fstype header growinginputfile rate blocksize repeatcount maxevents addcsvopcode addcsvflags noautogenfield "
-            "dateformat csvfielddelimiter publishwithupsert",
+            "dateformat stampformat csvfielddelimiter publishwithupsert",
             "transactional prebuffer ignorecsvparseerrors snapshot configfilesection",
             "cefsyslogprefix",
         ),
@@ -55,7 +55,7 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
             "kafkatype",
             "dateformat kafkahostport kafkatopic urlhostport kafkapartition kafkainitialoffset kafkaglobalconfig kafkatopicconfig "
             "useoffsetmsgid transactional blocksize ignorecsvparseerrors kafkaconsumergroupid configfilesection",
-            "addcsvopcode addcsvflags noautogenfield csvfielddelimiter publishwithupsert maxevents useclientmsgid "
+            "addcsvopcode addcsvflags noautogenfield csvfielddelimiter publishwithupsert maxevents useclientmsgid stampformat "
             "protofile protomsg avroschemaregistryurl avroschemadefinition avroschemaname "
             "avroschemanoopcode",
         ),
@@ -70,7 +70,7 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
     TOPIC_CLASS: {
         PUBLISH: _table(
             "kafkahostport kafkatopic kafkatype kafkapartition kafkainitialoffset kafkaglobalconfig kafkatopicconfig blocksize "
-            "addcsvopcode addcsvflags noautogenfield csvfielddelimiter publishwithupsert dateformat maxevents "
+            "addcsvopcode addcsvflags noautogenfield csvfielddelimiter publishwithupsert dateformat stampformat maxevents "
             "avroschemadefinition avroschemaregistryurl",
             "urlhostport useoffsetmsgid transactional ignorecsvparseerrors kafkaconsumergroupid configfilesection",
             "useclientmsgid protofile protomsg avroschemaname avroschemanoopcode",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.adapters.connectors import ConnectorSet, ConnectorState
+from hotspare.adapters.connectors import AFTER_FAILURE, ConnectorSet, ConnectorState
 from hotspare.adapters.esp.connector_options import connector_file, home_properties, publish_options, subscribe_options
 from hotspare.adapters.esp.socket_options import connector_address
 from hotspare.adapters.failover.subscriber_position import load_position
@@ -107,13 +107,12 @@ def test_a_connector_that_fails_says_so_and_leaves_the_others(tmp_path: Path, li
     assert "in.csv cannot be read" in failed[0]["message"]
 
 
-def test_a_connector_that_failed_is_tried_again_and_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connector_that_failed_is_tried_again_and_shows_it(tmp_path: Path) -> None:
     """Its file is missing, and comes later: pauses between the tries grow, and what it does is seen meanwhile (SPEC I12, M5)."""
     pauses = Retry(pause_s=0.01, pause_max_s=0.02)
-    monkeypatch.setattr(connectors, "AFTER_FAILURE", pauses)
     bus = new_bus()
     publish(bus, OUTPUTS)
-    engine = ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log())
+    engine = ConnectorSet(load_text(PROJECT, "project.yaml").resolved, bus, "p", tmp_path, Log(), after_failure=pauses)
     assert engine.facts() == {}
     engine.start()
     wait_until(lambda: engine.facts()["cq/source/reader"].retry_in_ms is not None, "the failure")
@@ -131,7 +130,7 @@ def test_a_connector_that_failed_is_tried_again_and_shows_it(tmp_path: Path, mon
 
 def test_pauses_after_failures_double_up_to_five_minutes() -> None:
     found: list[float] = []
-    for number in connectors.AFTER_FAILURE.tries(found.append):
+    for number in AFTER_FAILURE.tries(found.append):
         if number == 12:
             break
     assert found == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]

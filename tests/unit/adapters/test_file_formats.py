@@ -22,10 +22,11 @@ from hotspare.adapters.files.event_cutter import EventCutter, JsonCutter, XmlCut
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.files.publisher import PublishOptions, publish_file
 from hotspare.adapters.files.row_file import Growth
-from hotspare.bus.contract import Partition
+from hotspare.bus.contract import FORMAT_HEADER, Message, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.engine.codec.csv.decode import decode_rows
 from hotspare.engine.codec.csv.rows import CsvStyle
+from hotspare.engine.codec.json.decode import decode_json
 from hotspare.engine.rows.batch import output_schema
 from hotspare.errors import UsageError
 from hotspare.model.project import Connector, ConnectorDirection
@@ -62,13 +63,18 @@ def new_bus() -> MemoryBusClient:
     return bus
 
 
-def texts(bus: MemoryBusClient) -> list[bytes]:
-    return [message.value for message in bus.read(TOPIC, 0, messages_max=10_000, bytes_max=1 << 26)]
+def texts(bus: MemoryBusClient) -> Sequence[Message]:
+    return bus.read(TOPIC, 0, messages_max=10_000, bytes_max=1 << 26)
 
 
-def events(values: Sequence[bytes], schema: Schema = SCHEMA) -> list[tuple[object, ...]]:
-    """What the engine makes of messages: opcode and fields; bad rows as their sentences."""
-    decoded, bad = decode_rows(pa.array(values, pa.binary()), schema)
+def events(messages: Sequence[Message], schema: Schema = SCHEMA) -> list[tuple[object, ...]]:
+    """What the engine makes of messages: opcode and fields; then "bad" for each bad row."""
+    values, is_json = (
+        [message.value for message in messages],
+        {message.header(FORMAT_HEADER) == b"json" for message in messages},
+    )
+    decoded, bad = (decode_json if True in is_json else decode_rows)(pa.array(values, pa.binary()), schema)
+    assert len(is_json) < 2
     found = [
         (int(each.message[i]), int(each.index[i]), int(each.opcode[i]), *(column[i].as_py() for column in each.columns))
         for each in decoded

@@ -8,11 +8,10 @@ import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 
-from hotspare.adapters.files.canonical import RowForm
+from hotspare.adapters.files.canonical import FileFormat, RowForm
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.sockets.line_socket import CLIENTS_MAX, LINE_BYTES_MAX, Address, SocketSide, parse_address
@@ -133,7 +132,7 @@ def test_a_client_that_does_not_count(bus: Bus) -> None:
 
 
 def test_json_lines(bus: Bus) -> None:
-    with publisher(bus, LineOptions(format=MessageFormat.JSON)) as port, Client(port) as client:
+    with publisher(bus, LineOptions(RowForm(format=FileFormat.JSON))) as port, Client(port) as client:
         client.send(b'source s\n{"id":1}\n{"id":2}\n')
         client.until(b"at 2\n")
     (message,) = bus.read(IN, 0, messages_max=10, bytes_max=1 << 20)
@@ -206,8 +205,7 @@ def test_a_client_never_has_to_go_back_behind_what_it_was_told(divided: MemoryBu
 
 def test_json_lines_of_a_divided_project_of_a_client_that_does_not_count(divided: MemoryBusClient) -> None:
     lines = [b'{"id":%d}' % number for number in range(20)] + [b'{"id":"none"}', b"[", b'{"id":"3"}']
-    routing = replace(ROUTING, format=MessageFormat.JSON)
-    with publisher(divided, LineOptions(format=MessageFormat.JSON), routing) as port, Client(port) as client:
+    with publisher(divided, LineOptions(RowForm(format=FileFormat.JSON)), ROUTING) as port, Client(port) as client:
         client.send(b"".join(line + b"\n" for line in lines))
         client.socket.shutdown(socket.SHUT_WR)
         assert client.line() == b""

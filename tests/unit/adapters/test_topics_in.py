@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,13 +20,17 @@ from hotspare.bus.contract import OUTPUTS_HEADER, SOURCE_HEADER, Outgoing, Parti
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.bus.topic_reader import Arrived, BusTopicReader
 from hotspare.engine.codec import arrow_block
+from hotspare.engine.codec.csv.decode import DecodedRows, decode_rows
+from hotspare.engine.codec.json.decode import decode_json
 from hotspare.engine.routing import routing_by
 from hotspare.engine.rows.batch import MessageFormat
+from hotspare.engine.rows.refusals import BadRows
 from hotspare.errors import BusError, PositionLost, UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.adapters.killed import Killed, Mortal, struck
 from tests.unit.adapters.outputs import SCHEMA as OUTPUT_SCHEMA
 from tests.unit.adapters.outputs import UB, D, I, N, R, Row, block
+from tests.unit.codec.bad_rows import listed
 
 SCHEMA = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("text", FieldType.STRING)))
 OTHERS = "sensors"
@@ -60,7 +65,7 @@ class Site:
         reader = _ToEnd(BusTopicReader(self.their_bus(), OTHERS), stop)
         options = TopicPublishOptions(**{"source_name": "s"} | more)  # type: ignore[arg-type]
         way = routing_by(SCHEMA, "id", self.shards)
-        routing = None if way is None else RowRouting(SCHEMA, way, options.form.written)
+        routing = None if way is None else RowRouting(SCHEMA, way)
         return publish_topic(Mortal(self.bus(), act), IN, Mortal(reader, act), options, stop, routing=routing)
 
     def found(self, shard: int = 0) -> list[bytes]:
@@ -304,10 +309,18 @@ def json_(**more: object) -> TopicForm:
         (csv(), b"", []),
         (csv(), b" \n", []),
         (json_(), b'[{"id": 1},\n{"id": 2}]', [b'{"id": 1}', b'{"id": 2}']),
-        (json_(), b'{"id": 1,\r\n "text": "a"}', [b'{"id": 1,   "text": "a"}']),
+        (json_(), b'{"id": 1,\r\n "text": "a"}', [b'{"id": 1,\r  "text": "a"}']),
+        (json_(), b'{"id": 1,\n "text": {"a":\n1}}', [b'[{"id": 1,\n "text": {"a":\n1}}]']),
+        (json_(), b'[{"id": 1}, 7, [{"id": 2}]]', [b'{"id": 1}', b"7", b'[[{"id": 2}]]']),
+        (json_(), b'[{"id": 1}, {"id"', [b'[{"id": 1}, {"id"']),
         (json_(), b'{"id": 1, "text": "a\nb"}', [b'{"id": 1, "text": "a\nb"}']),
         (json_(), b"no json", [b"no json"]),
-        (json_(insert=InsertOpcode.UPSERT), b'{"id": 1, "text": "a"}', [b'"p","n","1","a"']),
+        (json_(insert=InsertOpcode.UPSERT), b'{"id": 1, "text": "a"}', [b'{"opcode":"p","id":"1","text":"a"}']),
+        (
+            json_(insert=InsertOpcode.UPSERT),
+            b'[{"opcode": "Insert", "event": {"id": 1.0, "text": [1, "]"]}}, {"opcode": "d", "id": "2"}, {"id": 3, "id": 3}]',
+            [b'{"opcode":"p","id":"1.0","text":"[1, \\"]\\"]"}', b'{"opcode":"d","id":"2"}', b'{"id": 3, "id": 3}'],
+        ),
         (TopicForm(MessageFormat.AVRO), b"Obj\x01...", [b"Obj\x01..."]),
     ],
 )
@@ -316,18 +329,23 @@ def test_what_a_message_holds(form: TopicForm, value: bytes, rows: list[bytes]) 
     assert list(form.cut(value)) == rows
 
 
-@given(
-    st.lists(st.sampled_from([b"{", b"}", b'"', b"\\", b"a", b",", b" ", b"\r", b"\n", b"[", b"]", b"1"]), max_size=9).map(b"".join)
-)
-def test_a_message_of_one_row_is_cut_as_any_other(value: bytes) -> None:
-    for form in (csv(), json_()):
-        found = list(form.cut(value))
-        if value.strip():
-            cutter = form.rows.cutter(0)
-            rows = [row.text for row in (*cutter.feed(value), *cutter.finish()) if row.text.strip()]
-            assert [row.split() for row in found] == [row.split() for row in rows]
-        else:
-            assert found == []
+PIECES = [b"{", b"}", b'"', b"\\", b"a", b",", b" ", b"\r", b"\n", b"[", b"]", b"1", b'{"id":1}', b'"text":', b'{"id":2,', b"\xff"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map(b"".join))
+def test_what_is_cut_says_what_the_message_says(value: bytes) -> None:
+    """Events and bad ones, in order: whether a message is brought in row by row or read as it is."""
+    assert said(list(csv().cut(value)), decode_rows) == said([value], decode_rows)
+    assert said(list(json_().cut(value)), decode_json) == said([value], decode_json)
+
+
+def said(values: Sequence[bytes], decode: Callable[[pa.Array, Schema], tuple[list[DecodedRows], BadRows]]) -> list[object]:
+    parts, bad = decode(pa.array(values, pa.binary()), SCHEMA)
+    found: list[tuple[int, int, object]] = [(row.message, row.row, (row.reason, row.sentence)) for row in listed(bad)]
+    for rows in parts:
+        values_ = zip(*(column.to_pylist() for column in rows.columns), strict=True)
+        found += zip(rows.message.tolist(), rows.index.tolist(), values_, strict=True)
+    return [what for _, _, what in sorted(found, key=lambda row: row[:2])]
 
 
 def test_what_cannot_be_asked_of_messages_that_are_taken_as_they_are() -> None:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from hotspare.engine.codec.csv import grammar
 from hotspare.engine.codec.csv.grammar import BYTE_ORDER_MARK, is_quoted
 
-_QUOTED = rb' *"(?:[^"\\]|\\.|"")*+"'
 _LINE_FEED, _RETURN = b"\n\r"
 
 
@@ -20,7 +19,7 @@ class Verdict(Enum):
     OPEN = "open"
     """A quote is not closed, as far as can be seen: what follows the row could close it."""
     MISPLACED = "misplaced"
-    """More than spaces follow a closing quote: no row, whatever comes."""
+    """More than blanks follow a closing quote: no row, whatever comes."""
 
 
 class RowSpan(NamedTuple):
@@ -47,7 +46,7 @@ def row_at(data: bytes, at: int = 0, delimiter: bytes = b",") -> RowSpan:
         assert match is not None  # the bare alternative matches anything
         end = match.end()
         if match.lastindex is None and is_quoted(data[position:end]):
-            is_open = re.compile(_QUOTED, re.DOTALL).match(data, position) is None
+            is_open = re.compile(_quoted(delimiter), re.DOTALL).match(data, position) is None
             return _cut(data, begin, Verdict.OPEN if is_open else Verdict.MISPLACED, columns)
         columns.append((position, end))
         while end < stop and data[end] == _RETURN:
@@ -63,9 +62,17 @@ def row_at(data: bytes, at: int = 0, delimiter: bytes = b",") -> RowSpan:
     return RowSpan(begin, row_end, end, Verdict.CLOSED, columns)
 
 
+def _gap(delimiter: bytes) -> bytes:
+    return rb" *" if delimiter == b"\t" else rb"[ \t]*"
+
+
+def _quoted(delimiter: bytes) -> bytes:
+    return _gap(delimiter) + rb'"(?:[^"\\]|\\.|"")*+"'
+
+
 def _field(delimiter: bytes) -> re.Pattern[bytes]:
     d = re.escape(delimiter)
-    whole = rb"(" + _QUOTED + rb" *)(?=" + d + rb"|\r*\n|\r*\Z)"
+    whole = rb"(" + _quoted(delimiter) + _gap(delimiter) + rb")(?=" + d + rb"|\r*\n|\r*\Z)"
     bare = rb"[^\\" + d + rb"\n]*(?:\\[^\n][^\\" + d + rb"\n]*)*\\?"
     return re.compile(whole + rb"|" + bare, re.DOTALL)
 

@@ -86,6 +86,10 @@ def test_flags(word: str, flags: int) -> None:
         ('i,n,1,2,"x"\r', (1, 2.0, "x")),
         ('i,n,1,2,"two\nlines"', (1, 2.0, "two\nlines")),
         ("\ufeffi,n,1,2,x", (1, 2.0, "x")),
+        ('i,n,1,2,"x"\t', (1, 2.0, "x")),
+        ('i,n,"1"\t,\t2 ,\t "x\t"\t ', (1, 2.0, "x\t")),
+        ("i,n,1,2,\tx\ty\t", (1, 2.0, "x\ty")),
+        ("i,n,1,2,\t", (1, 2.0, None)),
     ],
 )
 def test_fields(row: str, values: tuple[object, ...]) -> None:

@@ -16,7 +16,9 @@ from tests.examples import examples
 from tests.unit.codec.bad_rows import listed
 from tests.unit.codec.csv_model import Verdict, row_at
 
-pieces = st.sampled_from([b"a", b",", b'"', b"\\", b" ", b"\n", b"\r\n", b"\xef\xbb\xbf", b"\xff", "é".encode(), b"\\\\", b'""'])
+pieces = st.sampled_from(
+    [b"a", b",", b'"', b"\\", b" ", b"\t", b"\n", b"\r\n", b"\xef\xbb\xbf", b"\xff", "é".encode(), b"\\\\", b'""']
+)
 texts = st.lists(pieces, max_size=24).map(b"".join)
 
 

@@ -18,8 +18,25 @@ from tests.unit.codec.csv_model import Verdict, row_at
 COLUMNS = 3
 Found = tuple[int, int, object, str]
 
-pieces = [b"a", b",", b'"', b"\\", b" ", b"\n", b"\r", b"\xef\xbb\xbf", b"\xff", "\u00e9".encode()]
-words = [b"\r\n", b'""', b"\\\\", b'\\"', b"\\,", b'","', b'"\n"', b',"x\ny",', b'"a",', b" " * 7, b',   "', b'"    ,', b'"""']
+pieces = [b"a", b",", b'"', b"\\", b" ", b"\t", b"\n", b"\r", b"\xef\xbb\xbf", b"\xff", "\u00e9".encode()]
+words = [
+    b"\r\n",
+    b'""',
+    b"\\\\",
+    b'\\"',
+    b"\\,",
+    b'","',
+    b'"\n"',
+    b',"x\ny",',
+    b'"a",',
+    b" " * 7,
+    b',   "',
+    b'"    ,',
+    b'"""',
+    b'",\t "',
+    b'"\t\t"',
+    b"\t" * 7,
+]
 messages = st.lists(
     st.one_of(
         st.none(),
@@ -105,7 +122,9 @@ def test_odd_messages(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [2, 3, 1000])
-@pytest.mark.parametrize("text", [b'"', b'""', b"\\", b'\\"', b" ", b"\n", b"\r", b"\r\n", b",", b'",', b'\n"', b' "', b'" '])
+@pytest.mark.parametrize(
+    "text", [b'"', b'""', b"\\", b'\\"', b" ", b"\n", b"\r", b"\r\n", b",", b'",', b'\n"', b' "', b'" ', b"\t", b'\t"']
+)
 def test_one_byte_many_times(text: bytes, size: int) -> None:
     """Also in quotes, and where each line is that."""
     values = [text * size, b'"' + text * size, b'"' + text * size + b'",,', (b"\n" + text) * size, text * size + b'",,\n"a",,']

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hotspare.engine.rows.batch import ARROW_TYPE
+from hotspare.engine.rows.iso_times import iso_micros, iso_times
 from hotspare.engine.rows.values import DateFormat, parse
 from hotspare.errors import UsageError
 from hotspare.model.types import FieldType
@@ -40,7 +41,18 @@ TEXTS = st.one_of(
         ]
     ),
     st.sampled_from(
-        ["2024-10-17 08:40:25.5", "2024-10-17T08:40:25Z", "99999999999999999999", "2147483648", "1e400", "nan(x)", "0xg", "--1"]
+        [
+            "2024-10-17 08:40:25.5",
+            "2024-10-17T08:40:25Z",
+            "2024-10-17t08:40:25.5+02:00",
+            "20241017T084025Z",
+            "99999999999999999999",
+            "2147483648",
+            "1e400",
+            "nan(x)",
+            "0xg",
+            "--1",
+        ]
     ),
     st.text(alphabet="0123456789+-.eExXnaifty() :TZ", max_size=8),
 )
@@ -129,6 +141,7 @@ def test_value(type_: FieldType, text: str, value: object) -> None:
         (FieldType.DATE, "1729154425", 1_729_154_425),
         (FieldType.DATE, "2024-10-17 08:40:25.9", 1_729_154_425),
         (FieldType.DATE, "1969-12-31 23:59:59.5", -1),
+        (FieldType.DATE, "1970-01-01T00:59:59.5+01:00", -1),
     ],
 )
 def test_times_are_numbers_or_iso(type_: FieldType, text: str, number: int) -> None:
@@ -148,10 +161,15 @@ def test_times_are_numbers_or_iso(type_: FieldType, text: str, number: int) -> N
         ("%FT%T", "2024-10-17T08:40:25", 1_729_154_425_000_000),
         ("%Y%m%d%H%M%S", "20241017084025", 1_729_154_425_000_000),
         ("%Y-%m-%d", "1729154425000000", 1_729_154_425_000_000),
+        ("%d/%b/%Y:%H:%M:%S %z", "17/Oct/2024:10:40:25 +0200", 1_729_154_425_000_000),
+        ("%Y-%m-%dT%H:%M:%S%z", "2024-10-17T08:40:25.25Z", 1_729_154_425_250_000),
+        ("%z %d.%m.%Y %H:%M", "-05:30 31.12.2023 23:00", 1_704_083_400_000_000),
+        ("%Y-%m-%d %H:%M:%S.%f", "2024-10-17 08:40:25.1234567890", 1_729_154_425_123_456),
+        ("%d.%m.%Y", "2024-10-17T10:40:25+02:00", 1_729_154_425_000_000),
     ],
 )
 def test_dateformat(format_: str, text: str, number: int) -> None:
-    """SPEC 5.2: strptime, with a fraction accepted after %S; stamps also as numbers."""
+    """SPEC 5.2: strptime, with a fraction accepted after %S; stamps also as numbers and in ISO 8601."""
     values, bad = parse(pa.array([text]), FieldType.STAMP, DateFormat.of(format_))
     assert (values.cast(pa.int64()).to_pylist(), bad.tolist()) == ([number], [])
 
@@ -162,6 +180,94 @@ def test_a_day_that_does_not_exist_is_no_date(text: str) -> None:
     assert bad.tolist() == [0]
 
 
-def test_a_directive_that_cannot_be_read_is_refused() -> None:
-    with pytest.raises(UsageError, match="directive %Q"):
-        DateFormat.of("%Y-%Q")
+@pytest.mark.parametrize(
+    ("text", "said"), [("%Y-%Q", "directive %Q, which cannot"), ("%z%z", "directive %z, twice"), ("%f", "directive %f, which")]
+)
+def test_a_directive_that_cannot_be_read_is_refused(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        DateFormat.of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "utc"),
+    [
+        ("2023-11-05T01:40:00-07:00", "2023-11-05T08:40:00"),
+        ("2023-11-05t01:40:00.123456789z", "2023-11-05T01:40:00.123456"),
+        ("2023-11-05 01:40:00 +0530", "2023-11-04T20:10:00"),
+        ("20231105T014000+05", "2023-11-04T20:40:00"),
+        ("20231105T0140Z", "2023-11-05T01:40:00"),
+        ("2023-11-05T01:40:00,5", "2023-11-05T01:40:00.500000"),
+        ("2023-11-05T01:40.25Z", "2023-11-05T01:40:15"),
+        ("2023-11-05T01,5Z", "2023-11-05T01:30:00"),
+        ("2023-309T01", "2023-11-05T01:00:00"),
+        ("2023309T01", "2023-11-05T01:00:00"),
+        ("2023-W44-7", "2023-11-05T00:00:00"),
+        ("2023w447t01", "2023-11-05T01:00:00"),
+        ("2023-W44", "2023-10-30T00:00:00"),
+        ("2023-11", "2023-11-01T00:00:00"),
+        ("2023-11-05+02:00", "2023-11-04T22:00:00"),
+        ("2023-12-31T24:00:00Z", "2024-01-01T00:00:00"),
+        ("1990-12-31T15:59:60.5-08:00", "1991-01-01T00:00:00.500000"),
+        ("2024-02-29T23:59:59-00:00", "2024-02-29T23:59:59"),
+    ],
+)
+def test_times_of_iso_8601_and_rfc_3339(text: str, utc: str) -> None:
+    values, bad = parse(pa.array([f" {text}\t"]), FieldType.STAMP)
+    assert (values.to_pylist(), bad.tolist()) == ([datetime.fromisoformat(utc)], [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2023-02-29T00:00:00Z",
+        "2023-366",
+        "2023-W53-1",
+        "2023-11-05T25:00Z",
+        "2023-11-05T24:00:01Z",
+        "2023-11-05T01:60Z",
+        "2023-11-05T01:40:60Z",
+        "2023-11-05T01:40:00+24:00",
+        "2023-11-05T01:40:00+01:60",
+        "2023-11-05T01:40:00 UTC",
+        "2023-11-05T01:40:00+1",
+        "2023-11-05T01:40:00.Z",
+        "2023-1-5",
+        "2023-11-05-07",
+        "\u0662\u0660\u0662\u0663-11-05",
+    ],
+)
+def test_what_is_no_time_is_refused(text: str) -> None:
+    assert parse(pa.array([text]), FieldType.STAMP)[1].tolist() == [0]
+
+
+DAYS = st.one_of(st.dates().map(str), st.from_regex(r"\A[0-9]{4}-(0[0-9]|1[0-3])-([0-2][0-9]|3[01])\Z"))
+CLOCKS = st.one_of(
+    st.times().map(lambda time: time.isoformat()),
+    st.from_regex(r"\A[01][0-9](:?[0-6][0-9]){0,2}([.,][0-9]{1,9})?\Z"),
+    st.sampled_from(["23:59:60", "24:00:00", "24:00", "00:00:00.9999999"]),
+)
+ZONES = st.from_regex(r"\A( ?([Zz]|[+-][0-2][0-9](:?[0-6][0-9])?))?\Z")
+ISO_TEXTS = st.one_of(
+    st.builds("{}{}{}{}".format, DAYS, st.sampled_from("Tt _"), CLOCKS, ZONES),
+    st.builds("{}{}".format, DAYS, ZONES),
+    st.from_regex(r"\A[0-9]{4}-?(W?[0-5][0-9](-?[0-9])?|[0-3][0-9]{2})([T ][0-2][0-9]:?[0-5][0-9]Z?)?\Z"),
+    st.text(alphabet="0123456789-:+TZtzW., ", max_size=24),
+)
+
+
+@given(st.lists(ISO_TEXTS, max_size=12))
+def test_times_of_a_column_are_those_that_are_read_one_by_one(texts: list[str]) -> None:
+    values, bad = iso_times(pa.array(texts, pa.string()))
+    assert values.cast(pa.int64()).to_pylist() == [iso_micros(text.strip()) for text in texts]
+    assert bad.tolist() == [row for row, text in enumerate(texts) if iso_micros(text.strip()) is None]
+
+
+def test_a_double_that_is_written_in_digits_is_finite() -> None:
+    """In arrays too; an infinity says its name."""
+    texts = ["1e400", "-1e309", "1e-400", "1.7976931348623157e308", "inf", "-Infinity", "x"]
+    values, bad = parse(pa.array(texts), FieldType.DOUBLE)
+    assert (values.to_pylist(), bad.tolist()) == (
+        [None, None, 0.0, 1.7976931348623157e308, float("inf"), float("-inf"), None],
+        [0, 1, 6],
+    )
+    assert parse(pa.array(["[1;1e400]", "[inf]"]), FieldType.DOUBLE_ARRAY)[1].tolist() == [0]

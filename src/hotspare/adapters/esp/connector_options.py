@@ -12,6 +12,7 @@ from hotspare.adapters.files.publisher import PublishOptions
 from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.files.subscriber import Opening, SubscribeOptions
 from hotspare.adapters.received import RetentionDeletes, RowChoice, UpdateBlocks
+from hotspare.adapters.time_texts import unit_of_stamps
 from hotspare.errors import UsageError
 from hotspare.model.connectors import REFUSED_VALUES
 from hotspare.model.project import Connector
@@ -68,6 +69,7 @@ def row_form(connector: Connector, schema: Schema | None, format_: FileFormat) -
         key=switch(connector, "noautogenfield", KeyPresence.PRESENT, KeyPresence.ABSENT),
         delimiter=connector.get("csvfielddelimiter", ",") or ",",
         date_format=connector.get("dateformat"),
+        stamp_unit=unit_of_stamps(connector.get("stampformat"), f"property stampformat of connector {connector.name}"),
         schema=schema,
         format=format_,
     )
@@ -105,7 +107,7 @@ def file_format(connector: Connector) -> FileFormat:
         raise UsageError(f"property fstype of connector {connector.name} is {name!r}, which cannot be used", hint=reason)
     if name not in formats:
         raise wrong(connector, "fstype", name, " or ".join(formats))
-    idle = {FileFormat.CSV: (), FileFormat.BINARY: (*_OF_CSV, "dateformat")}.get(formats[name], _OF_CSV)
+    idle = {FileFormat.CSV: (), FileFormat.BINARY: (*_OF_CSV, "dateformat", "stampformat")}.get(formats[name], _OF_CSV)
     for each in idle:
         if connector.get(each).strip().lower() not in ("none", *FALSE):
             raise UsageError(

@@ -40,7 +40,7 @@ def line_format(connector: Connector) -> MessageFormat:
 
 
 def line_options(connector: Connector, schema: Schema) -> LineOptions:
-    return LineOptions(publish_options(connector, schema).form, line_format(connector))
+    return LineOptions(publish_options(connector, schema).form)
 
 
 def _check(connector: Connector) -> None:

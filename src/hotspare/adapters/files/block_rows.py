@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from hotspare.adapters.files.source_bytes import is_compressed, open_bytes
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
 from hotspare.engine.codec.json.plain import meta_names
@@ -24,6 +25,7 @@ from hotspare.model.types import Schema
 
 _OF_FILES = b"ARROW1"
 _ROWS_AT_ONCE = 1 << 16
+_COPIED_BYTES = 1 << 20
 
 
 def rows_to_block(rows: pa.RecordBatch) -> bytes:
@@ -53,7 +55,7 @@ def file_of_rows(path: Path, schema: Schema) -> FileIO:
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(str(path)) as source:
+    with _unpacked(path) if is_compressed(path) else pa.OSFile(str(path)) as source:
         if source.read(len(_OF_FILES)) == _OF_FILES:
             raise UsageError(f"file {path} is an Arrow file, not a stream", hint="write it with pyarrow.ipc.new_stream")
         source.seek(0)
@@ -67,6 +69,18 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
                 hint = "binary files are Arrow IPC streams here: the layout of the vendor's own blocks is not published"
                 detail = str(error).partition("\n")[0]
                 raise UsageError(f"file {path} has no Arrow block at byte {begin}", detail=detail, hint=hint) from None
+
+
+def _unpacked(path: Path) -> pa.NativeFile:
+    """A file without a name that holds what a compressed one does."""
+    packed, unpacked = open_bytes(path), tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  the reader closes it
+    try:
+        while data := packed.read_at(_COPIED_BYTES, unpacked.tell()):
+            _write(unpacked, data)
+    finally:
+        packed.close()
+    unpacked.seek(0)
+    return pa.PythonFile(unpacked, "r")
 
 
 def _write(file: FileIO, data: bytes) -> None:

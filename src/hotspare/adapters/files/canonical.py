@@ -1,13 +1,14 @@
-"""Brings rows of a file into the one form that inbound topics hold: CSV, `opcode,flag,field,...` with commas (SPEC 5.2, I5).
+"""Brings rows of a file into the forms that inbound topics hold: CSV, `opcode,flag,field,...` with commas, or JSON (SPEC 5.2, I5).
 
-What a publisher is told about its file (its format, columns that are missing, another delimiter, a date format) is settled here,
-so that a topic may have several publishers and its reader needs no options. A row that does not fit is passed on as it is: the
-engine makes a bad event of it.
+Options of a publisher about its source (its format, missing columns, another delimiter, how times are written) end here, so that a
+topic may have several publishers and its reader needs no options. What a row says is read by `engine.codec` alone, and a row that
+does not fit is passed on as it is: the engine makes a bad event of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -16,14 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.adapters.files.event_cutter import JsonCutter, XmlCutter
-from hotspare.adapters.files.event_fields import FLAGS, OPCODE, Fields, json_fields, opcode_letter, xml_fields
 from hotspare.adapters.files.row_cutter import Cutter, RowCutter
+from hotspare.adapters.time_texts import StampUnit, TimeTexts
 from hotspare.engine.codec.csv.grammar import BYTE_ORDER_MARK, grammar, is_quoted, quoted
-from hotspare.engine.rows.values import DateFormat, parse
+from hotspare.engine.codec.json.plain import cut_events, event_alone, has_field, names_wanted, texts_of_event
+from hotspare.engine.codec.xml.plain import json_event
+from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import UsageError
-from hotspare.model.types import FieldType, Schema
-
-_TIMES = (FieldType.DATE, FieldType.STAMP)
+from hotspare.model.events import OPCODE_WORDS, Opcode
+from hotspare.model.types import Schema
 
 
 class FileFormat(Enum):
@@ -37,7 +39,6 @@ class FileFormat(Enum):
 
 
 _ROWS = (FileFormat.CSV, FileFormat.BINARY)
-_FIELDS_OF: dict[FileFormat, Callable[[bytes], Fields | None]] = {FileFormat.JSON: json_fields, FileFormat.XML: xml_fields}
 
 
 class OpcodeColumn(Enum):
@@ -72,8 +73,9 @@ class KeyPresence(Enum):
 
 @dataclass(frozen=True)
 class RowForm:
-    """How the rows of a file are written. `schema` is needed only for `key` absent, for `date_format`, and for formats other than
-    CSV, which need no more of the rest than `insert` and `date_format`: their events name their fields.
+    """How the rows of a source are written. `schema` is needed only for `key` absent, for times that are not canonical, for XML,
+    blocks and JSON that is rewritten. Formats other than CSV need no more of the rest than `insert` and the times: their events
+    name their fields. `stamp_unit` is that of numbers in stamps.
 
     UsageError where an option cannot be used.
     """
@@ -84,6 +86,7 @@ class RowForm:
     key: KeyPresence = KeyPresence.PRESENT
     delimiter: str = ","
     date_format: str = ""
+    stamp_unit: StampUnit = StampUnit.MICROSECONDS
     schema: Schema | None = None
     format: FileFormat = FileFormat.CSV
 
@@ -92,16 +95,24 @@ class RowForm:
             raise UsageError(
                 f"delimiter {self.delimiter!r} cannot be used", hint="use one character other than a quote, a backslash or a blank"
             )
-        is_named = self.format is not FileFormat.CSV
-        if self.schema is None and (self.key is KeyPresence.ABSENT or self.date_format or is_named):
+        is_rewritten_json = self.format is FileFormat.JSON and self.is_rewritten
+        is_named, has_times = self.format in (FileFormat.XML, FileFormat.BINARY), not self.times.is_canonical
+        if self.schema is None and (self.key is KeyPresence.ABSENT or has_times or is_named or is_rewritten_json):
             raise UsageError(
-                "a missing key column, a date format or a format other than CSV needs the window's schema",
+                "a missing key column, a date format, a unit of stamps, or a format other than CSV needs the window's schema",
                 hint="name the project's file with --project",
             )
-        if self.date_format and self.format is FileFormat.BINARY:
-            raise UsageError("times of binary blocks have a type and no text", hint="leave dateformat out")
-        if self.date_format:
-            DateFormat.of(self.date_format)
+        if has_times and self.format is FileFormat.BINARY:
+            raise UsageError("times of binary blocks have a type and no text", hint="leave dateformat and stampformat out")
+
+    @cached_property
+    def times(self) -> TimeTexts:
+        return TimeTexts(self.date_format, self.stamp_unit)
+
+    @property
+    def written(self) -> MessageFormat:
+        """The format of the rows as topics hold them."""
+        return MessageFormat.CSV if self.format in _ROWS else MessageFormat.JSON
 
     @cached_property
     def prefix_columns(self) -> int:
@@ -119,14 +130,19 @@ class RowForm:
     def delimiter_bytes(self) -> bytes:
         return self.delimiter.encode()
 
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether values of a row may change, so that it is read."""
+        return self.insert is InsertOpcode.UPSERT or not self.times.is_canonical
+
     @cached_property
     def _is_plain(self) -> bool:
-        """Whether at most a prefix has to be put before a row."""
+        """Whether at most a prefix has to be put before a row of CSV."""
         return not (
             self.delimiter != ","
-            or self.date_format
+            or not self.times.is_canonical
             or self.key is KeyPresence.ABSENT
-            or (self.opcode is OpcodeColumn.PRESENT and (self.flag is not FlagColumn.PRESENT or self.insert is InsertOpcode.UPSERT))
+            or (self.opcode is OpcodeColumn.PRESENT and (self.flag is not FlagColumn.PRESENT or self.is_rewritten))
         )
 
     @cached_property
@@ -141,25 +157,28 @@ class RowForm:
             return RowCutter(position, self.delimiter_bytes)
         return JsonCutter(position) if self.format is FileFormat.JSON else XmlCutter(position)
 
-    def has_field(self, row: bytes) -> bool:
-        """Whether an event of a format that names its fields has one of the schema."""
-        found = _FIELDS_OF[self.format](row) if self.format not in _ROWS else None
-        return found is not None and self.schema is not None and any(name in found for name in self.schema.names)
+    def has_field(self, row: bytes) -> bool | None:
+        """Whether an event of a format that names its fields has one of the schema; None if it cannot be read."""
+        return None if self.schema is None else has_field(self._json(row), self.schema)
 
     def split(self, row: bytes) -> list[bytes]:
         """The columns of a row as they are written, quotes and escapes kept."""
         return grammar(self.delimiter_bytes).columns(row)
 
     def canonical(self, rows: Sequence[bytes]) -> list[bytes]:
-        """The rows as topics hold them, one for one. A row's result does not depend on the others."""
-        if self.format in _ROWS and self._is_plain:
+        """The rows as topics hold them (`written`), one for one. A row's result does not depend on the others."""
+        if self.format not in _ROWS:
+            events = [self._json(row) for row in rows]
+            return self._rewritten_events(events) if self.is_rewritten else events
+        if self._is_plain:
             return [self._prefix + row.removeprefix(BYTE_ORDER_MARK) for row in rows] if self._prefix else list(rows)
-        read = _FIELDS_OF.get(self.format)
-        rewritten = [self._rewritten(self.split(row)) if read is None else self._named(row, read(row)) for row in rows]
-        if self.schema is not None and self.date_format:
-            for index, each in enumerate(self.schema.fields):
-                if each.type in _TIMES:
-                    self._put_times(rewritten, 2 + index, each.type)
+        rewritten = [self._rewritten(self.split(row)) for row in rows]
+        for place, type_ in self.times.fields(self.schema):
+            found = [columns for columns in rewritten if 2 + place < len(columns)]
+            texts = [_text(columns[2 + place]) for columns in found]
+            for columns, number in zip(found, self.times.canonical(texts, type_), strict=True):
+                if number is not None:
+                    columns[2 + place] = number.encode()
         return [b",".join(columns) for columns in rewritten]
 
     def canonical_texts(self, rows: pa.Array) -> pa.Array:
@@ -173,7 +192,8 @@ class RowForm:
         head: list[bytes] = []
         if self.opcode is OpcodeColumn.PRESENT and columns:
             opcode = columns.pop(0)
-            head.append(self.insert.value.encode() if opcode.strip().lower() == b"i" else opcode)
+            is_upsert = self.insert is InsertOpcode.UPSERT and _is_insert(self._value(opcode))
+            head.append(self.insert.value.encode() if is_upsert else opcode)
         else:
             head.append(self.insert.value.encode())
         if self.flag is not FlagColumn.PRESENT:
@@ -184,35 +204,46 @@ class RowForm:
             columns.insert(self.schema.key_indexes[0], b"")
         return [*head, *map(self._for_commas, columns)]
 
-    def _named(self, row: bytes, fields: Fields | None) -> list[bytes]:
-        """Opcode, flag and fields of an event that names them; one that cannot be read is a single column."""
-        if fields is None or self.schema is None:
-            return [quoted(row)]
-        names = self.schema.index
-        opcode = opcode_letter(None if OPCODE in names else fields.get(OPCODE))
-        flag = (None if FLAGS in names else fields.get(FLAGS)) or FlagColumn.NORMAL.value
-        head = [self.insert.value if opcode == "i" else opcode, flag]
-        values = [fields.get(name) for name in self.schema.names]
-        return [*(quoted(text.encode()) for text in head), *(b"" if text is None else quoted(text.encode()) for text in values)]
-
     def _for_commas(self, column: bytes) -> bytes:
         """A column that was separated by another delimiter: commas and escapes in it must mean the same now."""
         if self.delimiter == "," or is_quoted(column) or (b"," not in column and b"\\" not in column):
             return column
         return quoted(grammar(self.delimiter_bytes).value(column) or b"")
 
-    def _put_times(self, rows: list[list[bytes]], place: int, type_: FieldType) -> None:
-        """Replace the texts of one column by seconds or microseconds since 1970; a text that is no such time stays."""
-        found = [columns for columns in rows if place < len(columns)]
-        values, _ = parse(pa.array([_text(columns[place]) for columns in found], pa.string()), type_, self._dates)
-        whole = values.cast(pa.int64())
-        for index, number in enumerate(whole.to_pylist()):
-            if number is not None:
-                found[index][place] = str(number).encode()
+    def _value(self, column: bytes) -> str | None:
+        return _decoded(grammar(self.delimiter_bytes).value(column))
 
-    @cached_property
-    def _dates(self) -> DateFormat:
-        return DateFormat.of(self.date_format)
+    def _json(self, row: bytes) -> bytes:
+        """An event as JSON; a row that is none as it is."""
+        if self.format is FileFormat.XML and self.schema is not None:
+            return json_event(row, self.schema) or row
+        return event_alone(row)
+
+    def _rewritten_events(self, events: Sequence[bytes]) -> list[bytes]:
+        """JSON events with other opcodes and times; of each the members that count, as strings."""
+        assert self.schema is not None
+        parts = [cut_events(event) or [event] for event in events]
+        texts = [text for part in parts for text in part]
+        read = [texts_of_event(text, self.schema) for text in texts]
+        found = [values for values in read if values is not None]
+        for place, type_ in self.times.fields(self.schema):
+            numbers = self.times.canonical([values[2 + place] for values in found], type_)
+            for values, number in zip(found, numbers, strict=True):
+                values[2 + place] = values[2 + place] if number is None else number
+        names = names_wanted(self.schema)
+        for values in found:
+            values[0] = self.insert.value if values[0] is None or _is_insert(values[0]) else values[0]
+        written = (text if values is None else _object(names, values) for text, values in zip(texts, read, strict=True))
+        return [b"\n".join(next(written) for _ in part) for part in parts]
+
+
+def _object(names: Sequence[str], values: Sequence[str | None]) -> bytes:
+    members = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _is_insert(word: str | None) -> bool:
+    return word is not None and OPCODE_WORDS.get(word.strip().lower()) is Opcode.INSERT
 
 
 def _any_begins(rows: pa.Array, text: bytes) -> bool:
@@ -220,8 +251,12 @@ def _any_begins(rows: pa.Array, text: bytes) -> bool:
 
 
 def _text(column: bytes) -> str | None:
-    """A column without blanks and quotes around it; None where it is empty or no UTF-8."""
+    """What a column of canonical CSV means; None where it is empty or no UTF-8."""
+    return _decoded(grammar().value(column))
+
+
+def _decoded(value: bytes | None) -> str | None:
     try:
-        return column.decode().strip().strip('"').strip() or None
+        return None if value is None else value.decode()
     except UnicodeDecodeError:
         return None

@@ -2,8 +2,10 @@
 
 JSON: every object that stands in no other one is an event, wherever lines end: one per line, laid out over several, in an array, or
 in arrays of arrays. XML: every element `<event>`; what stands around them, such as `<events>` and `<transaction>`, is passed over.
-What is neither is a row of its own up to the end of its line, and becomes a bad event. The same bytes give the same events, and the
-end of each is known at its last byte, so a publisher that was killed goes on behind any of them.
+What is neither is a row of its own up to the end of its line, and becomes a bad event. So does a JSON object that cannot be one, up
+to the end of the line where that shows: a string with a line end in it, a bracket that closes another one, or an object that begins
+where no value may. A quote or brace that is missing harms no line but its own. The same bytes give the same events, and the end of
+each is known at its last byte, so a publisher that was killed goes on behind any of them.
 """
 
 from __future__ import annotations
@@ -15,11 +17,14 @@ from hotspare.adapters.files.file_rows import FileRows, Row
 from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong
 
 _BETWEEN = re.compile(rb"[\s,\[\]]*")
-_JSON_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+(?P<closed>"|\\?\Z)|[{}]', re.DOTALL)
+_JSON_TOKEN = re.compile(rb'"(?:[^"\\\n]++|\\[^\n])*+(?P<closed>"|\\?\n|\\?\Z)|[{}\[\]]')
 _XML_TOKEN = re.compile(
     rb"<!--.*?(?P<comment>-->|\Z)|<!\[CDATA\[.*?(?P<cdata>\]\]>|\Z)|(?P<open><event(?=[\s>/])[^>]*>)|(?P<close></event\s*>)",
     re.DOTALL,
 )
+_CLOSES = {b"}": b"{", b"]": b"["}
+_BEFORE_OBJECT = {b"{": b":", b"[": b",["}
+"""What stands before an object, by the bracket around it."""
 
 
 class EventCutter(ABC):
@@ -98,18 +103,34 @@ class JsonCutter(EventCutter):
         line = text[at:line_end].rstrip() if line_end >= 0 else b""
         if line.endswith(b"}") and line.count(b"{") == 1 and line.count(b"}") == 1:  # one flat object per line is the rule
             return at + len(line)
-        depth = 0
+        opened: list[bytes] = []
         for token in _JSON_TOKEN.finditer(text, at):
-            if token["closed"] is None:
-                depth += 1 if token[0] == b"{" else -1
-                if not depth:
+            closed, bracket = token["closed"], token[0]
+            if closed is not None:
+                if closed.endswith(b"\n"):
                     return token.end()
-            elif token["closed"] != b'"':
-                return -1
+                if closed != b'"':
+                    return -1
+            elif bracket in _CLOSES:
+                if opened.pop() != _CLOSES[bracket]:
+                    return text.find(b"\n", token.end()) + 1
+                if not opened:
+                    return token.end()
+            elif bracket == b"{" and opened and _last_before(text, token.start()) not in _BEFORE_OBJECT[opened[-1]]:
+                return (text.rfind(b"\n", at, token.start()) + 1) or (text.find(b"\n", token.end()) + 1)
+            else:
+                opened.append(bracket)
         return -1
 
     def _is_event(self, text: bytes) -> bool:
         return bool(text.strip())
+
+
+def _last_before(text: bytes, at: int) -> bytes:
+    """The last byte before a place that is not blank."""
+    while text[at - 1 : at].isspace():
+        at -= 1
+    return text[at - 1 : at]
 
 
 class XmlCutter(EventCutter):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
+_FIRST_ROWS = 100
 _FIRST_OF_TEXT = np.array([chr(byte).isalnum() and byte < 128 for byte in range(256)])
 """Bytes with which no blank row begins."""
 
@@ -58,6 +59,11 @@ class FileRows:
     def between(self, begin: int, end: int) -> FileRows:
         """FileRows from `begin` to before `end`, sharing the columns."""
         return FileRows(self.texts.slice(begin, max(0, end - begin)), self.ends[begin:end], self.lines[begin:end])
+
+    def first_texts(self) -> list[bytes]:
+        """The texts of the first rows, a few."""
+        found: list[bytes] = self.texts.slice(0, _FIRST_ROWS).to_pylist()
+        return found
 
     def taken(self, mask: npt.NDArray[np.bool_]) -> FileRows:
         if mask.all():

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from hotspare.adapters.files.block_rows import rows_to_block
 from hotspare.adapters.files.canonical import FileFormat
-from hotspare.adapters.files.xml_rows import rows_to_xml
 from hotspare.bus.contract import FORMAT_HEADER, OUTPUTS_HEADER, Message
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
 from hotspare.engine.codec.json.rows import rows_to_json
 from hotspare.engine.codec.outputs import decode_outputs, schema_of
+from hotspare.engine.codec.xml.rows import rows_to_xml
 from hotspare.engine.rows.batch import BEAT, FORMAT_OF_HEADER, OUTPUT_COLUMNS, MessageFormat, output_schema
 from hotspare.errors import BusError, UsageError
 from hotspare.model.types import Field, FieldType, Schema

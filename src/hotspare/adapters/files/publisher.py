@@ -24,10 +24,9 @@ from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_file import Growth, RowFile
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.pace import EventPace
+from hotspare.adapters.time_texts import FirstStamps
 from hotspare.bus.contract import Bus, Partition
 from hotspare.errors import BusError, UsageError
-
-_FORMAT = b"csv"
 
 BLOCK_ROWS_DEFAULT = 256
 BLOCK_ROWS_MAX = 65_536
@@ -70,8 +69,8 @@ class PublishOptions:
 
 @dataclass(frozen=True, slots=True)
 class PublishProgress:
-    """`events` counts those that this call knows to have published; bytes count over all repetitions and earlier runs.
-    `is_done`: nothing is left, of the file or of what was wanted of it."""
+    """`events` counts those that this call knows to have published; bytes count over all repetitions and earlier runs, and
+    `bytes_total` is 0 as long as it is not known. `is_done`: nothing is left, of the file or of what was wanted of it."""
 
     events: int
     bytes_published: int
@@ -88,14 +87,16 @@ def publish_file(
     report: Callable[[PublishProgress], None] = lambda progress: None,
     troubled: Callable[[BusError], None] = lambda error: None,
     routing: RowRouting | None = None,
+    warn: Callable[[str], None] = lambda sentence: None,
 ) -> PublishProgress:
     """Publish until the end of the file, `events_max`, or `stop`; a growing file ends by `stop` only. With `routing` each row
     goes to the partition of the topic that it belongs in, else all go to `partition`.
 
     UsageError where the file cannot be read, does not fit the schema (SPEC I10), or is not the file that was begun with. BusError
-    where the bus stays out of reach, which `troubled` is told before.
+    where the bus stays out of reach, which `troubled` is told before; `warn` gets what looks wrong of the first rows.
     """
-    publication = _Publication(bus, topic_partitions(partition, routing), path, options, stop, report, troubled, routing)
+    stamps = FirstStamps(str(path), options.form.schema, warn)
+    publication = _Publication(bus, topic_partitions(partition, routing), path, options, stop, report, troubled, routing, stamps)
     try:
         return publication.run()
     finally:
@@ -119,7 +120,9 @@ class _Publication:
         report: Callable[[PublishProgress], None],
         troubled: Callable[[BusError], None],
         routing: RowRouting | None,
+        stamps: FirstStamps,
     ) -> None:
+        self._stamps = stamps
         self._path = path
         self._options = options
         self._stop = stop
@@ -162,7 +165,7 @@ class _Publication:
                 continue
             rows = self._file.take(due, APPEND_BYTES_MAX)
             if len(rows):
-                self._check_first_row(rows.texts[0].as_py())
+                self._check_first_rows(rows)
                 self._append(rows)
                 pace.sent(len(rows))
                 self._report(self._progress())
@@ -184,9 +187,8 @@ class _Publication:
     def _resume(self) -> None:
         """Take up the file where the bus says that its publisher stopped."""
         position = self._retried(self._source.look)
-        size = self._file.bytes_total
         self._pass, offset = 0, position.published_bytes
-        if self._options.repeats and size and offset:
+        if self._options.repeats and offset and (size := self._file.bytes_total):
             self._pass = (offset - 1) // size
             offset -= self._pass * size
         if self._options.events_max and offset:
@@ -208,10 +210,10 @@ class _Publication:
         left = limit - self._events_before - self._events - self._passed_over if limit else _APPEND_ROWS_MAX
         return max(0, min(left, _APPEND_ROWS_MAX))
 
-    def _check_first_row(self, row: bytes) -> None:
+    def _check_first_rows(self, rows: FileRows) -> None:
         """SPEC I10: a file whose rows cannot fit is refused before anything is published."""
         if not self._first_row_checked:
-            check_columns(row, self._options.form, self._path)
+            check_columns(rows.first_texts(), self._options.form, self._path)
             self._first_row_checked = True
 
     def _next_pass(self) -> bool:
@@ -222,11 +224,13 @@ class _Publication:
         return True
 
     def _append(self, rows: FileRows) -> None:
-        begin = self._pass * self._file.bytes_total if self._options.repeats else 0
+        begin = self._pass * self._file.bytes_total if self._pass else 0
         texts = self._options.form.canonical(rows.texts.to_pylist())
+        self._stamps.look(texts, self._options.form.written)
         ends = (begin + rows.ends).tolist()
         done = SourcePosition(ends[-1], self._file.check())
-        found = pieces(texts, ends, self._routing, self._source.lacks, self._options.block_rows or BLOCK_ROWS_DEFAULT)
+        block_rows, written = self._options.block_rows or BLOCK_ROWS_DEFAULT, self._options.form.written
+        found = pieces(texts, ends, self._routing, self._source.lacks, block_rows, written)
         self._append_once(found, done)
         self._published_bytes = done.published_bytes
         count = sum(piece.rows for each in found for piece in each)
@@ -238,19 +242,21 @@ class _Publication:
 
         Somebody else has the file where an engine that was frozen with its role goes on before it knows that it lost it.
         """
-        if not self._retried.appended(lambda: self._source.append(found, done, _FORMAT)):
+        if not self._retried.appended(lambda: self._source.append(found, done, self._options.form.written.header)):
             raise _Overtaken
 
     def _progress(self) -> PublishProgress:
-        return PublishProgress(self._events, self._published_bytes, self._file.bytes_total * (self._options.repeats + 1))
+        return PublishProgress(self._events, self._published_bytes, self._file.bytes_known * (self._options.repeats + 1))
 
 
-def check_columns(row: bytes, form: RowForm, path: Path) -> None:
-    """UsageError where a row of a file cannot match the schema because it has another number of columns (SPEC I10)."""
+def check_columns(rows: Sequence[bytes], form: RowForm, path: Path) -> None:
+    """UsageError if the first rows of a file cannot match the schema: the first has another number of columns, or the first that
+    can be read has none of its fields (SPEC I10)."""
     if form.schema is None:
         return
+    row = rows[0]
     if form.columns is None:
-        if not form.has_field(row):
+        if not next((found for found in map(form.has_field, rows) if found is not None), False):
             raise UsageError(
                 f"file {path} does not match the schema: its first event has none of its fields",
                 detail=f"event {row[:200].decode(errors='replace')!r}, schema {form.schema}",

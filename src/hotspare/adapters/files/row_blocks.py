@@ -31,7 +31,7 @@ def pieces(
     message_format: MessageFormat = MessageFormat.CSV,
 ) -> list[list[Piece]]:
     """Per partition the messages of those rows that belong there and that it lacks, by its number and their end."""
-    belongs = np.zeros(len(rows), np.int64) if routing is None else routing.partitions(rows)
+    belongs = np.zeros(len(rows), np.int64) if routing is None else routing.partitions(rows, message_format)
     found = []
     for number in range(1 if routing is None else routing.count):
         mine = [i for i in np.flatnonzero(belongs == number).tolist() if lacks(number, ends[i])]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable
 from enum import Enum
-from io import FileIO
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +13,7 @@ from hotspare.adapters.files.block_rows import file_of_rows
 from hotspare.adapters.files.canonical import FileFormat, RowForm
 from hotspare.adapters.files.file_rows import FileRows, text_bounds
 from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong
+from hotspare.adapters.files.source_bytes import PlainBytes, is_compressed, open_bytes
 from hotspare.engine.codec.csv.grammar import BYTE_ORDER_MARK, is_blank
 from hotspare.errors import UsageError
 
@@ -45,7 +43,9 @@ class RowFile:
         """Why no row follows those that are ready."""
         self._end_seen: tuple[int, str] | None = None
         """Where a growing file ended at the last look, and the check of the text before."""
-        self._file = _opened(path)
+        self._file = open_bytes(path)
+        if is_compressed(path) and growth is Growth.GROWING:
+            raise UsageError(f"file {path} is compressed, it cannot grow", hint="leave growing out, or write its rows plainly")
         if form.format is FileFormat.BINARY:
             self._file.close()
             self._file = _rows_of_blocks(path, form)
@@ -55,8 +55,13 @@ class RowFile:
 
     @property
     def bytes_total(self) -> int:
-        """The size of the file now."""
-        return os.fstat(self._file.fileno()).st_size
+        """The size of the file now, unpacked."""
+        return self._file.size()
+
+    @property
+    def bytes_known(self) -> int:
+        """The same, 0 if it is not known yet."""
+        return self._file.known_size()
 
     @property
     def at_end(self) -> bool:
@@ -70,15 +75,14 @@ class RowFile:
         """Go on at `offset`, the end of a row that was taken earlier. UsageError where the file is not the one it was then."""
         if offset == 0:
             return
-        size = self.bytes_total
-        if offset > size:
-            raise self._changed(f"{offset} bytes of it are published, it has {size}")
         tail = self._tail(offset)
+        if len(tail) < min(offset, CHECK_BYTES_MAX):
+            raise self._changed(f"{offset} bytes of it are published, it has {self.bytes_total}")
         if check and digest_of(tail) != check:
             raise self._changed(f"the text before byte {offset} is not what was published")
-        if self._form.format is FileFormat.CSV and not tail.endswith(b"\n") and offset != size:
+        if self._form.format is FileFormat.CSV and not tail.endswith(b"\n") and self._file.read_at(1, offset):
             raise self._changed(
-                f"its last row had no line end when it was published, and it has grown from {offset} to {size} bytes",
+                f"its last row had no line end when it was published, and it has grown from {offset} to {self.bytes_total} bytes",
                 "publish a file that grows as growing",
             )
         self._skip_left = 0
@@ -116,7 +120,7 @@ class RowFile:
 
     def _tail(self, offset: int) -> bytes:
         start = max(0, offset - CHECK_BYTES_MAX)
-        return os.pread(self._file.fileno(), offset - start, start)
+        return self._file.read_at(offset - start, start)
 
     def _fill(self) -> bool:
         """Read a portion; False if there was none, or if the file is not what it was."""
@@ -131,7 +135,7 @@ class RowFile:
         return False
 
     def _read(self) -> bool:
-        data = os.pread(self._file.fileno(), _READ_BYTES, self._read_offset)
+        data = self._file.read_at(_READ_BYTES, self._read_offset)
         if not data:
             self._check_not_replaced()
             if self._growth is Growth.FIXED:
@@ -171,41 +175,21 @@ class RowFile:
         size = self.bytes_total
         if size < self._read_offset:
             raise self._changed(f"{self._read_offset} bytes of it were read, it has {size} now")
-        if self._growth is Growth.GROWING:
-            try:
-                is_same = os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
-            except FileNotFoundError:
-                is_same = False
-            if not is_same:
-                raise self._changed("another file has its name now")
+        if self._growth is Growth.GROWING and not self._file.is_at(self._path):
+            raise self._changed("another file has its name now")
 
     def _changed(self, detail: str, hint: str = "publish the new file under another --source name") -> UsageError:
         return UsageError(f"file {self._path} was changed under the position of its publisher", detail=detail, hint=hint)
 
 
-def _rows_of_blocks(path: Path, form: RowForm) -> FileIO:
+def _rows_of_blocks(path: Path, form: RowForm) -> PlainBytes:
     assert form.schema is not None
     try:
-        return file_of_rows(path, form.schema)
+        return PlainBytes(file_of_rows(path, form.schema))
     except OSError as error:
         raise UsageError(f"file {path} cannot be read as rows", detail=error.strerror or str(error)) from error
 
 
 def check_readable(path: Path) -> None:
     """UsageError where a file cannot be published."""
-    _opened(path).close()
-
-
-def _opened(path: Path) -> FileIO:
-    """UsageError where it cannot be read, or is nothing in which one can go back. Never waits, as opening a pipe would."""
-    try:
-        file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return file
-        file.close()
-    except OSError as error:
-        raise UsageError(f"file {path} cannot be read", detail=error.strerror or str(error)) from error
-    raise UsageError(
-        f"{path} is no file whose rows can be read again after a restart",
-        hint="write the rows to a file, or send them to a socket: `hotspare publish ... tcp://:PORT`",
-    )
+    open_bytes(path).close()

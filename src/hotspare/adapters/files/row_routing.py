@@ -18,22 +18,21 @@ from hotspare.model.types import Schema
 
 @dataclass(frozen=True, slots=True)
 class RowRouting:
-    """`schema` is that of the source window; `format` that of the rows, CSV or JSON."""
+    """`schema` is that of the source window."""
 
     schema: Schema
     routing: Routing
-    format: MessageFormat = MessageFormat.CSV
 
     @property
     def count(self) -> int:
         """Of the topic's partitions."""
         return self.routing.count
 
-    def partitions(self, rows: Sequence[bytes]) -> npt.NDArray[np.int64]:
-        """Of each row, in the form that topics hold. What is no row of the schema goes to the first, and is a bad event there. A
-        JSON text with several events goes as a whole: those that belong elsewhere are bad events."""
+    def partitions(self, rows: Sequence[bytes], format_: MessageFormat) -> npt.NDArray[np.int64]:
+        """Of each row, as topics hold it in CSV or JSON. What is no row of the schema goes to the first, and is a bad event there.
+        A JSON text with several events goes as a whole: those that belong elsewhere are bad events."""
         found = np.zeros(len(rows), np.int64)
-        decode = decode_json if self.format is MessageFormat.JSON else decode_rows
+        decode = decode_json if format_ is MessageFormat.JSON else decode_rows
         decoded, _ = decode(pa.array(rows, pa.binary()), self.schema)
         for each in decoded:
             found[each.message] = self.routing.partitions(each.columns[self.routing.field])

@@ -17,12 +17,12 @@ from typing import TypeVar
 
 from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.adapters.failover.spread_source import Piece, SpreadSource
-from hotspare.adapters.files.canonical import RowForm
+from hotspare.adapters.files.canonical import FileFormat, RowForm
 from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.sockets.line_socket import Address, BadLine, LineClient, retried, serve_lines
+from hotspare.adapters.time_texts import FirstStamps
 from hotspare.bus.contract import FORMAT_HEADER, Bus, Outgoing, Partition
-from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import PositionLost, UnknownResult, UsageError
 
 _T = TypeVar("_T")
@@ -33,14 +33,13 @@ BLOCK_LINES_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class LineOptions:
-    """`format`: CSV lines are of `form`, JSON ones hold an object each."""
+    """`form`: of the lines, in CSV or JSON."""
 
     form: RowForm = field(default_factory=RowForm)
-    format: MessageFormat = MessageFormat.CSV
 
     def __post_init__(self) -> None:
-        if self.format not in (MessageFormat.CSV, MessageFormat.JSON):
-            raise UsageError(f"lines cannot be in {self.format.name.lower()}", hint="use csv or json")
+        if self.form.format not in (FileFormat.CSV, FileFormat.JSON):
+            raise UsageError(f"lines cannot be in {self.form.format.value}", hint="use csv or json")
 
 
 def publish_lines(
@@ -52,12 +51,18 @@ def publish_lines(
     bound: Callable[[int], None] = lambda port: None,
     routing: RowRouting | None = None,
     report: Callable[[int], None] = lambda rows: None,
+    warn: Callable[[str], None] = lambda sentence: None,
 ) -> None:
-    """Listen and publish until `stop`. UsageError where it cannot listen, BusError where the bus refuses. With `routing`, which is
-    of the lines' format, each line goes to the partition of the topic that it belongs in, else all go to `partition`.
-    `report` gets, from a thread of each client, how many rows an append wrote."""
+    """Listen and publish until `stop`. UsageError where it cannot listen, BusError where the bus refuses. With `routing` each
+    line goes to the partition of the topic that it belongs in, else all go to `partition`. `report` gets, from a thread of each
+    client, how many rows an append wrote; `warn` gets what looks wrong of the first lines."""
     partitions = topic_partitions(partition, routing)
-    serve_lines(address, lambda client: _ClientLines(bus, partitions, options, stop, client, routing, report).run(), stop, bound)
+    stamps = FirstStamps("the lines", options.form.schema, warn)
+
+    def serve(client: LineClient) -> None:
+        _ClientLines(bus, partitions, options, stop, client, routing, report, stamps).run()
+
+    serve_lines(address, serve, stop, bound)
 
 
 class _ClientLines:
@@ -72,7 +77,9 @@ class _ClientLines:
         client: LineClient,
         routing: RowRouting | None,
         report: Callable[[int], None],
+        stamps: FirstStamps,
     ) -> None:
+        self._stamps = stamps
         self._bus = bus
         self._partitions = partitions
         self._routing = routing
@@ -107,11 +114,12 @@ class _ClientLines:
 
     def _append(self, lines: Sequence[bytes]) -> None:
         """BadLine where another connection publishes this source, or no answer came: the client asks anew where to go on."""
-        rows = self._rows(lines)
+        rows = self._options.form.canonical(lines)
+        self._stamps.look(rows, self._options.form.written)
         done = self._published + len(rows)
         lacks = (lambda number, end: True) if self._source is None else self._source.lacks
         ends = range(self._published + 1, done + 1)
-        found = pieces(rows, ends, self._routing, lacks, BLOCK_LINES_MAX, self._options.format)
+        found = pieces(rows, ends, self._routing, lacks, BLOCK_LINES_MAX, self._options.form.written)
         try:
             is_written = self._write(found, done)
         except UnknownResult as error:
@@ -122,7 +130,7 @@ class _ClientLines:
         self._report(len(rows))
 
     def _write(self, found: Sequence[Sequence[Piece]], done: int) -> bool:
-        message_format = self._options.format.header
+        message_format = self._options.form.written.header
         source = self._source
         if source is not None:
             return self._retried(lambda: source.append(found, SourcePosition(done), message_format))
@@ -133,9 +141,6 @@ class _ClientLines:
 
     def _send(self, partition: Partition, messages: Sequence[Outgoing]) -> None:
         self._retried(lambda: self._bus.append(partition, messages))
-
-    def _rows(self, lines: Sequence[bytes]) -> Sequence[bytes]:
-        return self._options.form.canonical(lines) if self._options.format is MessageFormat.CSV else lines
 
     def _retried(self, call: Callable[[], _T]) -> _T:
         """The call's result; tried again as long as the bus is out of reach, while the client waits."""

@@ -6,16 +6,16 @@ fields by name. What cannot be read goes on, too: the engine makes a bad event o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from hotspare.adapters.files.canonical import FileFormat, FlagColumn, InsertOpcode, RowForm
-from hotspare.adapters.files.row_cutter import LineTooLong
+from hotspare.adapters.files.row_cutter import LineTooLong, RowCutter
 from hotspare.adapters.topics.schemas import FramedAvro, Schemas
 from hotspare.engine.codec.avro_datum import datum_container
 from hotspare.engine.codec.csv.grammar import quoted
+from hotspare.engine.codec.json.plain import cut_events
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import UsageError
 
@@ -50,16 +50,17 @@ class TopicForm:
         cut = _CUT.get(self.format)
         if cut is not None and self.rows.format is not cut:
             raise ValueError(f"rows in {self.rows.format.value} of messages in {self.format.name}")
-        if cut is None and (self.rows.date_format or self.rows.insert is not InsertOpcode.INSERT):
+        if cut is None and self.rows.is_rewritten:
             raise UsageError(
-                f"messages in {self.format.name.lower()} are taken as they are: dateformat and publishwithupsert have no effect",
-                hint="leave them out",
+                f"messages in {self.format.name.lower()} are taken as they are",
+                hint="leave dateformat, stampformat and publishwithupsert out",
             )
 
     def _check_value(self) -> None:
         """UsageError unless messages may be the value of the field."""
         rows, schema = self.rows, self.rows.schema
-        if self.format is not MessageFormat.CSV or rows != RowForm(insert=rows.insert, schema=schema, date_format=rows.date_format):
+        alone = RowForm(insert=rows.insert, schema=schema, date_format=rows.date_format, stamp_unit=rows.stamp_unit)
+        if self.format is not MessageFormat.CSV or rows != alone:
             raise UsageError("a message that is one value has no columns and no other format", hint="leave the other options out")
         if schema is None or self.value_field not in schema.index:
             hint = "name one of its fields" if schema is None else "use one of: " + ", ".join(schema.names)
@@ -69,12 +70,6 @@ class TopicForm:
     def is_cut(self) -> bool:
         """Whether a message is cut into rows, which may stand in one message with those of others."""
         return self.format in _CUT
-
-    @property
-    def written(self) -> MessageFormat:
-        """The format of what is written."""
-        is_csv = self.rows.date_format or self.rows.insert is InsertOpcode.UPSERT
-        return MessageFormat.CSV if self.format is MessageFormat.JSON and is_csv else self.format
 
     @cached_property
     def _container(self) -> Callable[[bytes], bytes] | None:
@@ -91,7 +86,7 @@ class TopicForm:
         return f"{InsertOpcode.INSERT.value},{FlagColumn.NORMAL.value},".encode() + b"," * place, b"," * (len(schema) - 1 - place)
 
     def cut(self, value: bytes) -> Sequence[bytes]:
-        """What a message holds, in the format that is written; nothing for one without a value. BusUnavailable where the schema of
+        """What a message holds, in the same format; nothing for one without a value. BusUnavailable where the schema of
         one cannot be had now."""
         if self._container is not None:
             return [self._container(value)] if value else []
@@ -101,13 +96,12 @@ class TopicForm:
         if not value.strip() or not self.is_cut:
             return [value] if value.strip() else []
         one = _one_row(value, self.format)
-        texts = self._cut_whole(value) if one is None else [one]
-        if self.written is MessageFormat.CSV:
-            return self.rows.canonical(texts)
-        return [_on_one_line(text) for text in texts]
+        if one is None:
+            texts = cut_events(value) if self.format is MessageFormat.JSON else self._cut_whole(value)
+        return self.rows.canonical(texts if one is None else [one])
 
     def _cut_whole(self, value: bytes) -> list[bytes]:
-        cutter = self.rows.cutter(0)
+        cutter = RowCutter(0, self.rows.delimiter_bytes)
         try:
             return [row.text for row in (*cutter.feed(value), *cutter.finish()) if row.text.strip()]
         except LineTooLong:
@@ -122,14 +116,3 @@ def _one_row(value: bytes, format_: MessageFormat) -> bytes | None:
     text = value.strip()
     is_flat = text.startswith(b"{") and text.endswith(b"}") and text.count(b"{") == 1 and text.count(b"}") == 1
     return text if is_flat and b"\n" not in text else None
-
-
-def _on_one_line(text: bytes) -> bytes:
-    """A JSON object that is laid out over several lines: between tokens a line end is a blank. What is no JSON stays as it is."""
-    if b"\n" not in text:
-        return text
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return text.replace(b"\r", b" ").replace(b"\n", b" ")

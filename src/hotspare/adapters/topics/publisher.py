@@ -20,6 +20,7 @@ from hotspare.adapters.failover.patience import Patience, StopAsked
 from hotspare.adapters.failover.spread_source import Piece
 from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
+from hotspare.adapters.time_texts import FirstStamps
 from hotspare.adapters.topics.form import TopicForm
 from hotspare.adapters.topics.position import StartAt, TopicPosition, begun, chunks
 from hotspare.adapters.topics.put_out import PutOut, is_output
@@ -78,19 +79,22 @@ def publish_topic(
     report: Callable[[TopicPublished], None] = lambda progress: None,
     troubled: Callable[[BusError], None] = lambda error: None,
     routing: RowRouting | None = None,
+    warn: Callable[[str], None] = lambda sentence: None,
 ) -> TopicPublished:
     """Publish what the reader reads until `stop`, or until `events_max`. With `routing` each row goes to the partition of the
     inbound topic that it belongs in, else all go to `partition`.
 
     UsageError where the source is of another topic, or its messages cannot be divided; PositionLost where the topic no longer holds
-    what comes next; BusError where a bus stays out of reach, which `troubled` is told before.
+    what comes next; BusError where a bus stays out of reach, which `troubled` is told before. `warn` gets what looks wrong of the
+    first rows.
     """
     if routing is not None and not options.form.is_cut:
         raise UsageError(
             f"messages in {options.form.format.name.lower()} cannot be divided over the shards of a project",
             hint="bring them in as csv or json",
         )
-    publication = _Publication(bus, topic_partitions(partition, routing), reader, options, stop, report, troubled, routing)
+    stamps = FirstStamps(f"topic {reader.topic}", options.form.rows.schema, warn)
+    publication = _Publication(bus, topic_partitions(partition, routing), reader, options, stop, report, troubled, routing, stamps)
     return publication.run()
 
 
@@ -111,7 +115,9 @@ class _Publication:
         report: Callable[[TopicPublished], None],
         troubled: Callable[[BusError], None],
         routing: RowRouting | None,
+        stamps: FirstStamps,
     ) -> None:
+        self._stamps = stamps
         self._source = TopicSource(bus, partitions, options.source_name)
         self._shards = len(partitions)
         self._reader = reader
@@ -142,7 +148,7 @@ class _Publication:
         self._position = self._retried(lambda: self._known(found))
         self._begun = self._position.events if self._begun is None else self._begun
         if self._position != found:
-            self._append([[] for _ in range(self._shards)], self._position, self._options.form.written)
+            self._append([[] for _ in range(self._shards)], self._position, self._options.form.format)
         wanted = self._wanted(self._position.offsets)
         self._retried(lambda: self._reader.seek({number: self._position.offsets[number] for number in wanted}))
         self._looked_s = time.monotonic()
@@ -172,7 +178,7 @@ class _Publication:
             for cut in chunks([len(each.message.value) for each in arrived], _APPEND_BYTES_MAX):
                 for outputs, alike in groupby(arrived[cut], lambda each: is_output(each.message)):
                     if self._left() > 0:
-                        self._take(list(alike), MessageFormat.CSV if outputs else self._options.form.written)
+                        self._take(list(alike), MessageFormat.CSV if outputs else self._options.form.format)
 
     def _look_for_partitions(self) -> None:
         """A topic of others may get more at any time."""
@@ -193,12 +199,13 @@ class _Publication:
             places += [(partition, message.offset)] * len(found)
         count = min(len(rows), self._left())
         rows, places = rows[:count], places[:count]
+        self._stamps.look(rows, written)
         done = self._position.behind(((partition, message.offset) for partition, message in arrived), count)
         done = replace(done, open_updates=is_open)
         cut = pieces(
             rows,
             range(count),
-            None if self._routing is None else replace(self._routing, format=written),
+            self._routing,
             lambda number, row: self._source.lacks(number, *places[row]),
             self._options.block_rows or BLOCK_ROWS_DEFAULT,
             written,

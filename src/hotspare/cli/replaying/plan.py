@@ -14,6 +14,7 @@ from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.files.publisher import PublishOptions
 from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.recording import ReplayFile, check_file
+from hotspare.adapters.time_texts import unit_of_stamps
 from hotspare.cli.replaying.run import Replay
 from hotspare.cli.shared.project_file import loaded_project
 from hotspare.engine.plan import compile_plan
@@ -27,7 +28,8 @@ _PARQUET, _MAGIC = ".parquet", b"PAR1"
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """The options as given; windows are `query/window` texts. `header_rows` None: as the window's connector says."""
+    """The options as given; windows are `query/window` texts. `header_rows` None and `stamp_unit` "": as the window's connector
+    says."""
 
     project: Path
     texts: tuple[str, ...]
@@ -40,6 +42,7 @@ class ReplayRequest:
     messages_max: int
     rows: OutputRows
     name: str = ""
+    stamp_unit: str = ""
 
 
 def prepare(request: ReplayRequest) -> Replay:
@@ -102,7 +105,7 @@ def _files(request: ReplayRequest, resolved: Resolved, topic: int, home: Path) -
     else:
         found = [(_existing(connector, home), publish_options(connector, schema)) for connector in connectors]
     return [
-        ReplayFile(topic, path, schema, _for_replay(options, request.header_rows), request.times.get(str(window), ""))
+        ReplayFile(topic, path, schema, _for_replay(options, request), request.times.get(str(window), ""))
         for path, options in found
     ]
 
@@ -117,9 +120,12 @@ def _existing(connector: Connector, home: Path) -> Path:
     return path
 
 
-def _for_replay(options: PublishOptions, header_rows: int | None) -> PublishOptions:
-    kept = options.header_rows if header_rows is None else header_rows
-    return dataclasses.replace(options, header_rows=kept, growth=Growth.FIXED)
+def _for_replay(options: PublishOptions, request: ReplayRequest) -> PublishOptions:
+    kept = options.header_rows if request.header_rows is None else request.header_rows
+    form = options.form
+    if request.stamp_unit:
+        form = dataclasses.replace(form, stamp_unit=unit_of_stamps(request.stamp_unit, "--stamp-unit"))
+    return dataclasses.replace(options, form=form, header_rows=kept, growth=Growth.FIXED)
 
 
 def _check_times(request: ReplayRequest, resolved: Resolved, files: list[ReplayFile]) -> None:

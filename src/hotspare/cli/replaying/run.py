@@ -21,14 +21,15 @@ import pyarrow as pa
 
 from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
+from hotspare.adapters.files.source_bytes import is_compressed
 from hotspare.adapters.recording import RecordingProgress, ReplayFile, record
-from hotspare.bus.contract import TICK, Outgoing, Partition
+from hotspare.bus.contract import FORMAT_HEADER, TICK, Outgoing, Partition
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.cli.replaying.core import replay_core
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import OnTrace
 from hotspare.engine.plan import Plan
-from hotspare.engine.rows.batch import BAD_STREAM, NextInput, without_beats, without_causes
+from hotspare.engine.rows.batch import BAD_STREAM, MessageFormat, NextInput, without_beats, without_causes
 from hotspare.errors import FileUnwritable, Mistake, RunnerError, UsageError
 from hotspare.host.careful_core import CarefulCore
 from hotspare.residence.budget import Budget
@@ -208,7 +209,8 @@ def recorded(replay: Replay, progress: RecordingProgress, places: FilePlaces | N
     resolved = replay.plan.resolved
     heartbeat_us = resolved.project.heartbeat_interval_us
     pulses_us = [us for w in resolved.windows if (us := w.window.emission.held_us(heartbeat_us))]
-    for raw in record(replay.files, len(resolved.sources), heartbeat_us, progress, places, pulses_us):
+    warn = replay.told if places is not None else lambda sentence: None  # what is read again was looked at before
+    for raw in record(replay.files, len(resolved.sources), heartbeat_us, progress, places, pulses_us, warn=warn):
         if replay.stop.is_set():
             return
         yield raw
@@ -227,11 +229,11 @@ def _fill(
         for topic in topics:
             bus.create_topic(topic.name)
         for raw in recorded(replay, progress, places):
-            names = ("topic", "time_us", "tick", "value")
+            names = ("topic", "time_us", "tick", "format", "value")
             rows = zip(*(raw.column(name).to_pylist() for name in names), strict=True)
             for (index, time_us), same in groupby(rows, key=lambda row: (row[0], row[1])):
                 now_us = time_us
-                messages = [TICK if tick else Outgoing(value) for _, _, tick, value in same]
+                messages = [TICK if tick else Outgoing(value, _headers(format_)) for _, _, tick, format_, value in same]
                 bus.append(Partition(topics[index].name), messages)
                 ends[index] += len(messages)
             replay.report(progress)
@@ -240,8 +242,14 @@ def _fill(
     return topics, ends
 
 
+def _headers(format_: int) -> tuple[tuple[str, bytes], ...]:
+    return ((FORMAT_HEADER, MessageFormat(format_).header),)
+
+
 def _folder_for(files: Sequence[ReplayFile]) -> Path | None:
     """In memory where the files are small: each new time is a transaction, and nothing of it needs to last."""
+    if any(is_compressed(file.path) for file in files):
+        return None
     total = sum(file.path.stat().st_size * (file.options.repeats + 1) for file in files)
     return _MEMORY_FOLDER if total < _MEMORY_BYTES_MAX and _MEMORY_FOLDER.is_dir() else None
 

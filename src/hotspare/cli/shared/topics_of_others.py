@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from hotspare.cli.shared.inbound import Target, inbound_place
-from hotspare.cli.shared.turns import TurnOptions, in_turns, say_trouble
+from hotspare.cli.shared.turns import TurnOptions, in_turns, say_trouble, say_warning
 from hotspare.cli.shared.values import refuse_idle
 from hotspare.errors import UsageError
 
@@ -65,7 +65,6 @@ def publish_others(bus: Bus, target: Target, others: OtherTopic, options: Publis
         block_rows=options.block_rows,
     )
     where, routing = inbound_place(bus, target, options.form.schema)
-    by_row = None if routing is None else replace(routing, format=asked.form.written)
     with stop_on_signal() as stop, progress_bar(f"topic {others.topic} to {where.topic}") as show:
 
         def report(now: TopicPublished) -> None:
@@ -73,7 +72,7 @@ def publish_others(bus: Bus, target: Target, others: OtherTopic, options: Publis
 
         def work(turn: threading.Event) -> TopicPublished:
             with contextlib.closing(open_topic_reader(others.url, others.topic)) as reader:
-                return publish_topic(bus, where, reader, asked, turn, report, say_trouble, by_row)
+                return publish_topic(bus, where, reader, asked, turn, report, say_trouble, routing, say_warning)
 
         done = in_turns(turns, bus, target.bus_url, work, stop)
     typer.echo(f"{0 if done is None else done.events} events of {others.topic} are in {where.topic}", err=True)

@@ -161,6 +161,11 @@ def say_trouble(error: HotspareError) -> None:
     typer.echo(f"waiting: {masked(str(error))}", err=True)
 
 
+def say_warning(sentence: str) -> None:
+    """Tell what looks wrong."""
+    typer.echo(f"warning: {sentence}", err=True)
+
+
 def say_port(port: int) -> None:
     """Tell whoever started an adapter where it listens."""
     typer.echo(f"listening on port {port}", err=True)

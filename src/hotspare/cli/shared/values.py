@@ -17,6 +17,9 @@ from hotspare.errors import UsageError
 ShardsOption = Annotated[
     int, typer.Option(min=1, max=PARTITIONS_MAX, help="Into how many shards the project is divided; 1: it is not divided.")
 ]
+StampUnitOption = Annotated[
+    str, typer.Option(metavar="UNIT", help="Unit of numbers in stamps: seconds, milliseconds or microseconds (default).")
+]
 ProjectNameOption = Annotated[str, typer.Option(metavar="NAME", help="Which project, where the file has several.")]
 
 

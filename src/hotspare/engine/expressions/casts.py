@@ -34,7 +34,7 @@ from hotspare.engine.expressions.function import (
 from hotspare.engine.expressions.tree import TypedCall, ValueType
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.elementwise import whole_seconds, with_nulls
-from hotspare.engine.rows.values import parse
+from hotspare.engine.rows.values import numbers, parse
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
 
@@ -79,7 +79,8 @@ def _money_to_integer(frame: Frame, value: Value, target: ValueType, reason: Bad
 
 
 def _text_to_value(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
-    values, bad = parse(frame.array(value), FieldType(target.value))
+    type_ = FieldType(target.value)
+    values, bad = (numbers if type_ is FieldType.DOUBLE else parse)(frame.array(value), type_)
     frame.fail(bad, f"the text does not fit {target.value}", reason)
     return values
 

@@ -16,6 +16,8 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 """Row numbers, rising."""
 _Result = TypeVar("_Result")
 _MICROS = pa.scalar(1_000_000, pa.int64())
+_NO_ROWS: Rows = np.empty(0, np.int64)
+_BLOCK = 4096
 
 
 def true_rows(mask: pa.Array) -> Rows:
@@ -144,3 +146,26 @@ def attempt_rows(kernel: Callable[..., Any], arrays: Sequence[pa.Array], type_: 
     parts = list(halved(attempt, len(arrays[0]), lambda error: isinstance(error, pa.ArrowInvalid)))
     pieces = [pa.nulls(1, type_) if part.error else part.result for part in parts]
     return pa.concat_arrays([pa.nulls(0, type_), *pieces]), np.array([part.begin for part in parts if part.error], np.int64)
+
+
+def cast_blocks(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Casts block by block: of a block Arrow makes an error for each text that is wrong."""
+    blocks = [array.slice(at, _BLOCK) for at in range(0, max(1, len(array)), _BLOCK)]
+    return pa.concat_arrays([block.cast(target) for block in blocks])
+
+
+def converted(texts: pa.Array, target: pa.DataType, fits: str) -> tuple[pa.Array, Rows]:
+    """Values of texts of the right shape, and the rows that do not fit: nearly all of them are not matched by `fits`."""
+    try:
+        return cast_blocks(texts, target), _NO_ROWS
+    except pa.ArrowInvalid:
+        outside = true_rows(pc.invert(pc.match_substring_regex(texts, fits)))
+    values, unfit = attempt_rows(lambda a: a.cast(target), [with_nulls(texts, outside)], target)
+    return values, either(len(texts), outside, unfit)
+
+
+def filled(values: pa.Array, rows: Rows, found: tuple[pa.Array, Rows]) -> tuple[pa.Array, Rows]:
+    """`values` with those found for `rows`; the rows that stay bad."""
+    mask = np.zeros(len(values), np.bool_)
+    mask[rows] = True
+    return pc.replace_with_mask(values, pa.array(mask), found[0]), rows[found[1]]

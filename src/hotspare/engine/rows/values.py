@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 
 from hotspare.engine.rows.arrays import ELEMENT, parse_arrays
 from hotspare.engine.rows.batch import ARROW_TYPE
-from hotspare.engine.rows.elementwise import Rows, attempt_rows, either, true_rows, whole_seconds, with_nulls
+from hotspare.engine.rows.elementwise import Rows, cast_blocks, converted, either, filled, true_rows, whole_seconds, with_nulls
+from hotspare.engine.rows.iso_times import iso_times, moved, zone_micros
 from hotspare.errors import UsageError
 from hotspare.model.types import FieldType
 
 _NO_ROWS: Rows = np.empty(0, np.int64)
-_BLOCK = 4096
 _NUMBER = r"([0-9]+\.?[0-9]*|\.[0-9]+)"
 _EXPONENT = r"[eE][+-]?[0-9]+"
 
@@ -45,7 +45,6 @@ _SHAPE = {
     FieldType.MONEY: rf"^[+-]?{_NUMBER}({_EXPONENT})?$",
 }
 """Everything that Arrow's own conversions take, so that clearly bad rows are set aside at once."""
-_ISO = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?)?$"
 _FITS = {
     FieldType.INT32: _whole(32),
     FieldType.INT64: _whole(64),
@@ -53,89 +52,65 @@ _FITS = {
     FieldType.MONEY: rf"^[+-]?(0*[0-9]{{1,14}}(\.[0-9]{{0,4}}0*)?|0*\.([0-9]{{1,4}}0*)|{_NUMBER}{_EXPONENT})$",
 }
 """The same, and next to nothing else. It is asked only where something does not fit: a long pattern costs as much as many rows."""
-_MONTHS = r"(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8])"
-_LEAP_YEAR = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
-_TIME = r"[T ]([01][0-9]|2[0-3])(:[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?)?"
-_ISO_FITS = rf"^([0-9]{{4}}-({_MONTHS})|{_LEAP_YEAR}-02-29)({_TIME})?$"
 
 
 def parse(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None = None) -> tuple[pa.Array, Rows]:
     """Values of `ARROW_TYPE[type_]` for an Arrow string array, and the rows whose text is no such value (null there).
 
     Blanks around a text are ignored but for strings; an integer may have a plus sign or be hexadecimal (`0x`). Money has up to 4
-    decimals. A stamp is microseconds, a date seconds since 1970, or either is a time: by `dateformat` where given (before an
-    integer), else ISO 8601 in UTC; a date drops the fraction. A blob is base64, an array `[a;b;c]`.
+    decimals. A double that is written in digits is finite. A stamp is microseconds, a date seconds since 1970, or either is a time:
+    by `dateformat` where given (before an integer), else as `iso_times` says; a date drops the fraction. A blob is base64, an array
+    `[a;b;c]`.
     """
     if type_.is_array:
-        return parse_arrays(texts, ARROW_TYPE[type_], lambda elements: _numbers(elements, ELEMENT[type_]))
+        return parse_arrays(texts, ARROW_TYPE[type_], lambda elements: parse(elements, ELEMENT[type_]))
+    if type_ is FieldType.DOUBLE:
+        return _finite(texts, *numbers(texts, type_))
     if type_ is FieldType.STRING:
         return texts, _NO_ROWS
     if type_ is FieldType.BLOB:
         return _blobs(texts)
     if type_ in (FieldType.DATE, FieldType.STAMP):
         return _times(texts, type_, dateformat)
-    return _numbers(texts, type_)
+    return numbers(texts, type_)
 
 
-def _numbers(texts: pa.Array, type_: FieldType) -> tuple[pa.Array, Rows]:
+def _finite(texts: pa.Array, values: pa.Array, bad: Rows) -> tuple[pa.Array, Rows]:
+    """Doubles without those that are infinite, though their texts do not say so."""
+    infinite = true_rows(pc.is_inf(values))
+    if not len(infinite):
+        return values, bad
+    beyond = infinite[true_rows(pc.invert(pc.match_substring(texts.take(pa.array(infinite)), "inf", ignore_case=True)))]
+    return with_nulls(values, beyond), either(len(texts), bad, beyond)
+
+
+def numbers(texts: pa.Array, type_: FieldType) -> tuple[pa.Array, Rows]:
+    """Returns what `parse` does of integers, doubles and money, but a double beyond its type is infinite, as a cast has it."""
     target = ARROW_TYPE[type_]
     try:
-        return _cast(texts, target), _NO_ROWS
+        return cast_blocks(texts, target), _NO_ROWS
     except pa.ArrowInvalid:
         trimmed = pc.utf8_trim_whitespace(texts)
     if type_ in (FieldType.INT32, FieldType.INT64):
         trimmed = pc.replace_substring_regex(trimmed, r"^\+([0-9])", r"\1")
     shapeless = true_rows(pc.invert(pc.match_substring_regex(trimmed, _SHAPE[type_])))
-    values, unfit = _converted(with_nulls(trimmed, shapeless), target, _FITS[type_])
+    values, unfit = converted(with_nulls(trimmed, shapeless), target, _FITS[type_])
     return values, either(len(texts), shapeless, unfit)
-
-
-def _converted(texts: pa.Array, target: pa.DataType, fits: str) -> tuple[pa.Array, Rows]:
-    """Values of texts of the right shape, and the rows that do not fit: nearly all of them are not matched by `fits`."""
-    try:
-        return _cast(texts, target), _NO_ROWS
-    except pa.ArrowInvalid:
-        outside = true_rows(pc.invert(pc.match_substring_regex(texts, fits)))
-    values, unfit = attempt_rows(lambda a: a.cast(target), [with_nulls(texts, outside)], target)
-    return values, either(len(texts), outside, unfit)
-
-
-def _cast(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    """Block by block: of a block Arrow makes an error for each text that is wrong."""
-    blocks = [texts.slice(at, _BLOCK) for at in range(0, max(1, len(texts)), _BLOCK)]
-    return pa.concat_arrays([block.cast(target) for block in blocks])
 
 
 def _times(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None) -> tuple[pa.Array, Rows]:
     target = ARROW_TYPE[type_]
     if dateformat is None:
-        values, other = _numbers(texts, FieldType.INT64)
+        values, other = numbers(texts, FieldType.INT64)
         values = values.cast(target)
         if len(other):
-            values, bad = _filled(values, other, _iso(texts.take(pa.array(other)), target))
-            return values, bad
+            micros, bad = iso_times(texts.take(pa.array(other)))
+            return filled(values, other, (_to_unit(micros, target), bad))
         return values, _NO_ROWS
     values, other = dateformat.parse(texts, target)
     if len(other):
-        numbers, unfit = _numbers(texts.take(pa.array(other)), FieldType.INT64)
-        return _filled(values, other, (numbers.cast(target), unfit))
+        return filled(values, other, _times(texts.take(pa.array(other)), type_, None))
     return values, other
-
-
-def _filled(values: pa.Array, rows: Rows, found: tuple[pa.Array, Rows]) -> tuple[pa.Array, Rows]:
-    """`values` with those found for `rows`; the rows that stay bad."""
-    mask = np.zeros(len(values), np.bool_)
-    mask[rows] = True
-    return pc.replace_with_mask(values, pa.array(mask), found[0]), rows[found[1]]
-
-
-def _iso(texts: pa.Array, target: pa.DataType) -> tuple[pa.Array, Rows]:
-    trimmed = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"Z$", "")
-    trimmed = pc.replace_substring_regex(trimmed, r"(\.[0-9]{6})[0-9]+$", r"\1")
-    shapeless = true_rows(pc.invert(pc.match_substring_regex(trimmed, _ISO)))
-    micros = pa.timestamp("us")
-    values, unfit = _converted(with_nulls(trimmed, shapeless), micros, _ISO_FITS)
-    return _to_unit(values, target), either(len(texts), shapeless, unfit)
 
 
 def _to_unit(micros: pa.Array, target: pa.DataType) -> pa.Array:
@@ -168,13 +143,19 @@ _DIRECTIVE = {
     "M": "[0-9]{1,2}",
     "S": "[0-9]{1,2}",
     "p": "(?i:am|pm)",
+    "z": "[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?",
     "%": "%",
 }
+_FRACTION = ")(?:[.,](?P<fraction>[0-9]+))?(?P<text{}>"
+_ZONE = ")(?P<zone>{})(?P<text{}>"
 
 
 @dataclass(frozen=True, slots=True)
 class DateFormat:
-    """A strptime format, checked; a fraction of up to 9 digits is accepted after %S and kept to microseconds."""
+    """A strptime format, checked. After %S a fraction is accepted, `.%f` or not, and cut to microseconds; %z is an offset as
+    `iso_times` has it, without it times are in UTC. Of a text that `pattern` matches, the groups `text0`, `text1` ... are what
+    `format` says, which has no %z.
+    """
 
     text: str
     format: str
@@ -184,38 +165,41 @@ class DateFormat:
     @classmethod
     def of(cls, text: str) -> DateFormat:
         """UsageError for a directive that cannot be read. Apostrophes around the format are dropped."""
-        expanded = text.strip().strip("'\"")
+        expanded = re.sub(r"%S[.,]%f", "%S", text.strip().strip("'\""))
         for name, meaning in _COMPOSITE.items():
             expanded = expanded.replace(name, meaning)
         if not expanded:
             raise UsageError("the dateformat is empty", hint="write one, such as %Y-%m-%d %H:%M:%S")
-        parts, seconds_at, has_day = [], -1, False
+        parts, seen, groups = ["^(?P<text0>"], set[str](), 1
         for piece in re.findall(r"%.?|\s+|[^%\s]+", expanded):
             if not piece.startswith("%"):
                 parts.append(r"\s*" if piece.isspace() else re.escape(piece))
                 continue
-            if piece[1:] not in _DIRECTIVE:
+            if piece[1:] not in _DIRECTIVE or (piece == "%z" and piece in seen):
+                wrong = "twice" if piece in seen else "which cannot be read"
                 raise UsageError(
-                    f"dateformat {text!r} has the directive {piece}, which cannot be read",
-                    hint=f"use {', '.join('%' + d for d in _DIRECTIVE)}",
+                    f"dateformat {text!r} has the directive {piece}, {wrong}",
+                    hint=f"use {', '.join('%' + d for d in _DIRECTIVE)}, and %f behind the seconds",
                 )
-            parts.append("[0-9]{1,2}" if piece == "%d" and has_day else _DIRECTIVE[piece[1:]])
-            has_day = has_day or piece == "%d"
-            seconds_at = len(parts) if piece == "%S" and seconds_at < 0 else seconds_at
-        cut = seconds_at if seconds_at >= 0 else len(parts)
-        fraction = r"(?P<fraction>[.,][0-9]{1,9})?" if seconds_at >= 0 else r"(?P<fraction>)"
-        pattern = f"^(?P<before>{''.join(parts[:cut])}){fraction}(?P<after>{''.join(parts[cut:])})$"
-        return cls(text, expanded, pattern, has_day)
+            if piece == "%z":
+                parts.append(_ZONE.format(_DIRECTIVE["z"], groups))
+            else:
+                parts.append("[0-9]{1,2}" if piece == "%d" and piece in seen else _DIRECTIVE[piece[1:]])
+            if piece == "%S" and piece not in seen:
+                parts.append(_FRACTION.format(groups))
+            groups += piece in ("%z", "%S") and piece not in seen
+            seen.add(piece)
+        return cls(text, expanded.replace("%z", ""), "".join([*parts, ")$"]), "%d" in seen)
 
     def parse(self, texts: pa.Array, target: pa.DataType) -> tuple[pa.Array, Rows]:
         """Timestamps of type `target`, and the rows that the format does not fit or that name a day that does not exist."""
         found = pc.extract_regex(pc.utf8_trim_whitespace(texts), self.pattern)
-        base = pc.binary_join_element_wise(pc.struct_field(found, "before"), pc.struct_field(found, "after"), "")
-        micros = pc.strptime(base, format=self.format, unit="us", error_is_null=True)
-        digits = pc.utf8_rpad(pc.utf8_slice_codeunits(pc.struct_field(found, "fraction"), 1, 7), 6, padding="0")
-        micros = pc.add(micros.cast(pa.int64()), digits.cast(pa.int64())).cast(pa.timestamp("us"))
+        parts = {field.name: pc.struct_field(found, field.name) for field in found.type}
+        base = pc.binary_join_element_wise(*(part for name, part in parts.items() if name.startswith("text")), "")
+        times = pc.strptime(base, format=self.format, unit="us", error_is_null=True)
         if self.has_day:
-            day = pc.struct_field(found, "day").cast(pa.int64())
-            micros = with_nulls(micros, true_rows(pc.not_equal(pc.day(micros), day)))
+            times = with_nulls(times, true_rows(pc.not_equal(pc.day(times), parts["day"].cast(pa.int64()))))
+        nothing = pc.if_else(found.is_valid(), "", None)
+        micros = moved(times, parts.get("fraction", nothing), zone_micros(parts["zone"]) if "zone" in parts else None)
         bad = true_rows(pc.and_(micros.is_null(), texts.is_valid()))
         return _to_unit(micros, target), bad

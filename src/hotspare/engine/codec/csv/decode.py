@@ -27,6 +27,9 @@ from hotspare.model.types import Field, FieldType, Schema
 UInt8s = npt.NDArray[np.uint8]
 SHOWN_LENGTH_MAX = 100
 """How many characters of a field that cannot be read are shown in the sentence."""
+_ISO = " since 1970, or ISO 8601 as 2024-03-01T14:05:09.5+01:00"
+_TAKEN = {FieldType.DATE: f": write seconds{_ISO}", FieldType.STAMP: f": write microseconds{_ISO}"}
+"""What is taken, of types of which that is not obvious."""
 _NO_ROWS: Rows = np.empty(0, np.int64)
 _NO_TEXTS = pa.array([], pa.string())
 
@@ -191,7 +194,8 @@ class WrongTexts:
     def values(self, column: pa.Array, field: Field, dates: DateFormat | None = None) -> pa.Array:
         """Values of a field; null where a row is refused."""
         values, wrong = parsed(column, field.type, dates)
-        self._refuse(wrong, RowReason.FIELD_TYPE, f" is no {field.type.value} for field {field.name}", column)
+        what = f" is no {field.type.value} for field {field.name}{_TAKEN.get(field.type, '')}"
+        self._refuse(wrong, RowReason.FIELD_TYPE, what, column)
         return values
 
     def _refuse(self, where: Rows, reason: RowReason, what: str, column: pa.Array) -> None:

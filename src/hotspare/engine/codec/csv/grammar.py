@@ -2,8 +2,9 @@
 
 - A row ends at a line feed outside quotes; carriage returns before it, and a byte order mark at its beginning, are not part of
   it. A row of nothing but blanks is no row.
-- A field is quoted if a quote is the first thing in it but spaces. Inside, a doubled quote or one behind a backslash is a quote,
-  and a doubled backslash a backslash; after the closing quote only spaces may follow.
+- Blanks are spaces and, unless tabs separate the fields, tabs.
+- A field is quoted if a quote is the first thing in it but blanks. Inside, a doubled quote or one behind a backslash is a quote,
+  and a doubled backslash a backslash; after the closing quote only blanks may follow.
 - Outside of quotes a backslash and the character behind it belong together: before the delimiter it makes that a part of the field
   and goes away, and else both are themselves. So behind two of them a delimiter ends the field.
 - Blanks around a field are no part of it; in quotes they are.
@@ -22,6 +23,8 @@ from functools import cache
 ROW_BYTES_MAX = 1 << 20
 """Limit on one row that contains line feeds; a longer single line is a row."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BLANKS = b" \t"
+"""Bytes that are no part of a field at its ends, unless they are the delimiter."""
 _LINE_FEED = ord("\n")
 
 _ESCAPED_IN_QUOTES = re.compile(rb'\\(["\\])|"(")')
@@ -33,6 +36,7 @@ class Grammar:
     """CSV with one delimiter; get it from `grammar`."""
 
     delimiter: bytes
+    blanks: bytes
     _field: re.Pattern[bytes]
     _escaped: re.Pattern[bytes]
 
@@ -52,9 +56,9 @@ class Grammar:
     def value(self, column: bytes) -> bytes | None:
         """What a column means; None is null."""
         if is_quoted(column):
-            inner = column.strip(b" ")[1:-1]
+            inner = column.strip(self.blanks)[1:-1]
             return _ESCAPED_IN_QUOTES.sub(rb"\1\2", inner) if b'"' in inner or b"\\" in inner else inner
-        column = column.strip(b" ")
+        column = column.strip(self.blanks)
         if b"\\" in column:
             column = self._escaped.sub(lambda match: match.group(1) or match.group(), column)
         return column or None
@@ -67,7 +71,7 @@ class Grammar:
 
 def is_quoted(column: bytes) -> bool:
     """Whether a column begins as a quoted one does."""
-    return column[:1] == b'"' or (column[:1] == b" " and column.lstrip(b" ")[:1] == b'"')
+    return column[:1] == b'"' or (column[:1] in BLANKS and column.lstrip(BLANKS)[:1] == b'"')
 
 
 def is_blank(row: bytes) -> bool:
@@ -80,10 +84,16 @@ def quoted(value: bytes) -> bytes:
     return b'"' + value.replace(b"\\", b"\\\\").replace(b'"', b'""') + b'"'
 
 
+def blanks_beside(delimiter: bytes) -> bytes:
+    """Returns the blanks of CSV with this delimiter."""
+    return BLANKS.replace(delimiter, b"")
+
+
 @cache
 def grammar(delimiter: bytes = b",") -> Grammar:
     """CSV with this delimiter: one byte that is no quote, backslash, blank or line end."""
-    d = re.escape(delimiter)
-    whole = rb'( *"(?:[^"\\]|\\.|"")*+" *)(?=' + d + rb"|\r*\n|\r*\Z)"
+    d, blanks = re.escape(delimiter), blanks_beside(delimiter)
+    gap = b"[" + blanks + b"]*"
+    whole = b"(" + gap + rb'"(?:[^"\\]|\\.|"")*+"' + gap + rb")(?=" + d + rb"|\r*\n|\r*\Z)"
     bare = rb"[^\\" + d + rb"\n]*(?:\\[^\n][^\\" + d + rb"\n]*)*\\?"
-    return Grammar(delimiter, re.compile(whole + rb"|" + bare, re.DOTALL), re.compile(rb"\\(" + d + rb")|\\.", re.DOTALL))
+    return Grammar(delimiter, blanks, re.compile(whole + rb"|" + bare, re.DOTALL), re.compile(rb"\\(" + d + rb")|\\.", re.DOTALL))

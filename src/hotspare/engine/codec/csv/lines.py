@@ -14,6 +14,7 @@ from hotspare.engine.rows.elementwise import Rows
 
 Bytes = npt.NDArray[np.uint8]
 LINE_FEED, RETURN = b"\n\r"
+_SPACE, _TAB = b" \t"
 _NOTHING = pa.array([b""], pa.binary())
 _ZERO = pa.scalar(0, pa.int32())
 _IS_SPACE = np.isin(np.arange(256), list(b" \t\v\f\r"))
@@ -79,13 +80,21 @@ def _without_returns(data: Bytes, begin: Rows, end: Rows) -> Rows:
     end = end - is_return
     again = np.flatnonzero(is_return & (end > begin) & (data[end - 1] == RETURN))
     if len(again):
-        end[again] = np.maximum(begin[again], before(data, end[again] - 1, RETURN) + 1)
+        end[again] = np.maximum(begin[again], before(data == RETURN, end[again] - 1) + 1)
     return end
 
 
-def before(data: Bytes, at: Rows, byte: int) -> Rows:
-    """The last places up to `at` of other bytes than this one; -1 where there is none."""
-    others = np.concatenate([[-1], np.flatnonzero(data != byte)])
+def are_blanks(data: Bytes, delimiter: int) -> npt.NDArray[np.bool_]:
+    """Whether each of some bytes is a blank (`csv.grammar`)."""
+    found: npt.NDArray[np.bool_] = data == _SPACE
+    if delimiter != _TAB:
+        found |= data == _TAB
+    return found
+
+
+def before(is_passed: npt.NDArray[np.bool_], at: Rows) -> Rows:
+    """The last places up to `at` of bytes that are not passed over; -1 where there is none."""
+    others = np.concatenate([[-1], np.flatnonzero(~is_passed)])
     return others[np.searchsorted(others, at, side="right") - 1]
 
 

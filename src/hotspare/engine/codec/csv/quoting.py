@@ -30,15 +30,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.engine.codec.csv import grammar
-from hotspare.engine.codec.csv.lines import LINE_FEED, RETURN, Bytes, TextLines, before, every_line
+from hotspare.engine.codec.csv.lines import LINE_FEED, RETURN, Bytes, TextLines, are_blanks, before, every_line
 from hotspare.engine.rows.elementwise import Rows
 
 Bools = npt.NDArray[np.bool_]
-_QUOTE, _ESCAPE, _SPACE = b'"\\ '
+_QUOTE, _ESCAPE = b'"\\'
 _MARK_END = grammar.BYTE_ORDER_MARK[-1]
 _NO_PLACES: Rows = np.empty(0, np.int64)
 _STEPS_MAX = 4
-"""So many spaces are passed one by one; where more follow each other, they are looked up."""
+"""At most so many blanks are passed one by one; where more follow each other, they are looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +81,16 @@ class SyntaxBytes:
 
 
 def _doubled_within(data: Bytes, delimiter: int, is_quote: Bools) -> Rows:
-    """The first of each two quotes, and no more, that follow neither a delimiter nor the beginning of a line, nor such and spaces.
+    """The first of each two quotes, and no more, that follow neither a delimiter nor the beginning of a line, nor such and blanks.
     They are taken out of `is_quote`. A few others may be left there: this is for speed."""
     is_first = is_quote[1:-2] & is_quote[2:-1]
     if not is_first.any():
         return _NO_PLACES
-    begins, is_space = data == delimiter, data == _SPACE
+    begins, is_blank = data == delimiter, are_blanks(data, delimiter)
     begins |= data == LINE_FEED
     begins |= data == _MARK_END
-    begins[0] |= is_space[0]
-    begins[1:] |= is_space[1:] & (begins[:-1] | is_space[:-1])
+    begins[0] |= is_blank[0]
+    begins[1:] |= is_blank[1:] & (begins[:-1] | is_blank[:-1])
     is_first &= ~(is_quote[:-3] | is_quote[3:] | begins[:-3])
     found = np.flatnonzero(is_first) + 1
     is_quote[found] = is_quote[found + 1] = False
@@ -100,7 +100,7 @@ def _doubled_within(data: Bytes, delimiter: int, is_quote: Bools) -> Rows:
 @dataclass(frozen=True, slots=True)
 class RowLines:
     """Which lines are one row: the `tail` of each line is the one with which a row ends that begins with it; `goes_on`: lines that
-    begin none. `is_misplaced`: rows in which more than spaces follow a closing quote; `is_open`: others with a quote that nobody
+    begin none. `is_misplaced`: rows in which more than blanks follow a closing quote; `is_open`: others with a quote that nobody
     closes within its message and ROW_BYTES_MAX. Both kinds are none, and one line."""
 
     tail: Rows
@@ -131,7 +131,7 @@ class Quoting:
 @dataclass(frozen=True, slots=True)
 class _Runs:
     """Quotes that follow each other, from `first` to `last`, and the line in which they stand. `lines`: those with any; `begins` is
-    the number of the first in each. Behind `opened` there are only spaces up to a run, and so there are up to `closed` behind it.
+    the number of the first in each. Behind `opened` there are only blanks up to a run, and so there are up to `closed` behind it.
     `doubled`: from where to where there are others, which do nothing but that in quotes each two are one."""
 
     first: Rows
@@ -235,7 +235,7 @@ def _rows(lines: TextLines, runs: _Runs | None) -> tuple[RowLines, _States | Non
 
 
 def _per_line(lines: TextLines, runs: _Runs, states: _States) -> tuple[Bools, Bools]:
-    """Of each line whether more than spaces follow a closing quote, and else whether it ends in quotes. Those without do not."""
+    """Of each line whether more than blanks follow a closing quote, and else whether it ends in quotes. Those without do not."""
     is_misplaced, stays_open = np.zeros(len(lines.begin), np.bool_), np.zeros(len(lines.begin), np.bool_)
     stays_open[runs.lines] = states.after[np.append(runs.begins[1:], len(runs.line)) - 1]
     if len(at := np.flatnonzero(_is_misplaced(runs, states.before))):
@@ -253,8 +253,8 @@ def _runs(lines: TextLines, syntax: SyntaxBytes) -> _Runs:
         is_odd = (last - first) & 1 == 0
     opened = first - 1
     before_it = data[opened]
-    if len(at := np.flatnonzero(before_it == _SPACE)):
-        opened[at] = _before_spaces(data, opened[at])
+    if len(at := np.flatnonzero(are_blanks(before_it, syntax.delimiter))):
+        opened[at] = _before_blanks(data, syntax.delimiter, opened[at])
         before_it = data[opened]
     can_open = before_it == syntax.delimiter
     if syntax.is_taken is not None:
@@ -270,8 +270,8 @@ def _runs(lines: TextLines, syntax: SyntaxBytes) -> _Runs:
         first, last, is_odd, can_open, opened = first[at], last[at], is_odd[at], can_open[at], opened[at]
     closed = last + 1
     behind_it = data[closed]
-    if len(at := np.flatnonzero(behind_it == _SPACE)):
-        closed[at] = _behind_spaces(data, closed[at])
+    if len(at := np.flatnonzero(are_blanks(behind_it, syntax.delimiter))):
+        closed[at] = _behind_blanks(data, syntax.delimiter, closed[at])
         behind_it = data[closed]
     of_line = np.searchsorted(first, lines.begin)
     count = np.diff(np.append(of_line, len(first)))
@@ -282,27 +282,27 @@ def _runs(lines: TextLines, syntax: SyntaxBytes) -> _Runs:
     return _Runs(first, last, line, has_any, of_line[has_any], is_odd, can_open, can_close, opened, closed, doubled)
 
 
-def _before_spaces(data: Bytes, at: Rows) -> Rows:
-    """The last places before spaces that stand there; -1 where there is none."""
+def _before_blanks(data: Bytes, delimiter: int, at: Rows) -> Rows:
+    """The last places before blanks that stand there; -1 where there is none."""
     for _ in range(_STEPS_MAX):
-        is_space = data[at] == _SPACE
-        if not is_space.any():
+        is_blank = are_blanks(data[at], delimiter)
+        if not is_blank.any():
             return at
-        at = at - is_space
-    left = np.flatnonzero((at >= 0) & (data[at] == _SPACE))
-    at[left] = before(data, at[left], _SPACE)
+        at = at - is_blank
+    left = np.flatnonzero((at >= 0) & are_blanks(data[at], delimiter))
+    at[left] = before(are_blanks(data, delimiter), at[left])
     return at
 
 
-def _behind_spaces(data: Bytes, at: Rows) -> Rows:
-    """The first places behind spaces that stand there. The last byte of all is none."""
+def _behind_blanks(data: Bytes, delimiter: int, at: Rows) -> Rows:
+    """The first places behind blanks that stand there. The last byte of all is none."""
     for _ in range(_STEPS_MAX):
-        is_space = data[at] == _SPACE
-        if not is_space.any():
+        is_blank = are_blanks(data[at], delimiter)
+        if not is_blank.any():
             return at
-        at = at + is_space
-    left = np.flatnonzero(data[at] == _SPACE)
-    others = np.flatnonzero(data != _SPACE)
+        at = at + is_blank
+    left = np.flatnonzero(are_blanks(data[at], delimiter))
+    others = np.flatnonzero(~are_blanks(data, delimiter))
     at[left] = others[np.searchsorted(others, at[left])]
     return at
 
@@ -323,7 +323,7 @@ def _states(runs: _Runs) -> _States:
 
 
 def _is_misplaced(runs: _Runs, in_quotes: Bools) -> Bools:
-    """Which runs have more than spaces behind the quote that closes, if one stands in quotes before them where it is said."""
+    """Which runs have more than blanks behind the quote that closes, if one stands in quotes before them where it is said."""
     return ~runs.can_close & ((in_quotes & runs.is_odd) | (~in_quotes & ~runs.is_odd & runs.can_open))
 
 

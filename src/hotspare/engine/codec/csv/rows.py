@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from hotspare.engine.rows.arrays import texts_of
 from hotspare.engine.rows.letters import flag_letters, opcode_letters
 
-_NEEDS_QUOTES = r'[",\\\r\n]|^ | $|^$'
+_NEEDS_QUOTES = r'[",\\\r\n]|^[ \t]|[ \t]$|^$'
 
 
 class CsvStyle(Enum):

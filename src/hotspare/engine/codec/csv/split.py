@@ -15,7 +15,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.codec.csv.lines import LINE_FEED, Bytes, TextLines, joined, lines_of, null_where, numbered, strings_of
+from hotspare.engine.codec.csv.lines import (
+    LINE_FEED,
+    Bytes,
+    TextLines,
+    are_blanks,
+    joined,
+    lines_of,
+    null_where,
+    numbered,
+    strings_of,
+)
 from hotspare.engine.codec.csv.quoting import Quoting, SyntaxBytes, quoting_of
 from hotspare.engine.codec.utf8 import not_utf8
 from hotspare.engine.rows.bad_reasons import RowReason
@@ -24,7 +34,7 @@ from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadR
 
 _NOT_UTF8 = "the row is not UTF-8"
 _NOT_CLOSED = "a quoted field does not end before the next delimiter"
-_QUOTE, _SPACE = b'" '
+_QUOTE = ord('"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,7 @@ def split(values: pa.Array, layout: TextLayout) -> tuple[list[TextRows], BadRows
 
 def _columns(rows: TextLines, places: Rows, first: Rows, found: Quoting, layout: TextLayout) -> list[pa.Array]:
     """Of rows with as many delimiters as there are to be, of which the first has the number `first` in `places`."""
-    texts, blanks = _Texts.of(rows.data, found), _Blanks(rows.data)
+    texts, blanks = _Texts.of(rows.data, found), _Blanks(rows.data, ord(layout.delimiter))
     columns, begin, moved = [], rows.begin, None
     for column in range(layout.columns):
         end = places[first + column] if column < layout.columns - 1 else rows.end
@@ -93,30 +103,33 @@ def _columns(rows: TextLines, places: Rows, first: Rows, found: Quoting, layout:
 class _Blanks:
     """Where blanks stand: around a field they are no part of it."""
 
-    def __init__(self, data: Bytes) -> None:
+    def __init__(self, data: Bytes, delimiter: int) -> None:
         self._data = data
-        self._are_there = bool((data == _SPACE).any())
+        self._delimiter = delimiter
+        self._are_there = bool(are_blanks(data, delimiter).any())
 
     @cached_property
     def _others(self) -> Rows:
         """Where something else stands, the end at last."""
-        return np.append(np.flatnonzero(self._data != _SPACE), len(self._data))
+        return np.append(np.flatnonzero(~are_blanks(self._data, self._delimiter)), len(self._data))
+
+    def _at(self, places: Rows) -> npt.NDArray[np.bool_]:
+        return are_blanks(self._data[places], self._delimiter)
 
     def within(self, begin: Rows, end: Rows) -> tuple[Rows, Rows]:
         """The bounds of what stands between blanks, each the same array where it is the same. Most have one; where there are more,
         they are looked up."""
         if not self._are_there:
             return begin, end
-        data = self._data
-        outer = (data[begin] == _SPACE) & (begin < end)
+        outer = self._at(begin) & (begin < end)
         if outer.any():
             begin = begin + outer
-            more = np.flatnonzero(outer & (data[begin] == _SPACE) & (begin < end))
+            more = np.flatnonzero(outer & self._at(begin) & (begin < end))
             begin[more] = np.minimum(self._others[np.searchsorted(self._others, begin[more])], end[more])
-        outer = (data[end - 1] == _SPACE) & (begin < end)
+        outer = self._at(end - 1) & (begin < end)
         if outer.any():
             end = end - outer
-            more = np.flatnonzero(outer & (data[end - 1] == _SPACE))
+            more = np.flatnonzero(outer & self._at(end - 1))
             end[more] = self._others[np.searchsorted(self._others, end[more]) - 1] + 1
         return begin, end
 
@@ -143,7 +156,7 @@ class _Texts:
         dropped, data, is_quoted, after = self.found.dropped, self.given, None, None
         if self.found.has_quoted:
             is_quoted = data[begin] == _QUOTE
-        if len(dropped) and (self.found.has_escapes or (is_quoted | (data[begin] == _SPACE)).any()):
+        if len(dropped) and (self.found.has_escapes or (is_quoted is not None and is_quoted.any())):
             begin = begin - np.searchsorted(dropped, begin) if moved is None else moved
             end = end - np.searchsorted(dropped, end)
             data, after = self.data, end + 1

@@ -434,6 +434,8 @@ def _rows(
             column = wrong.values(column, field)
         elif field.type is FieldType.MONEY:
             odd.append(true_rows(pc.greater_equal(pc.abs(column), _MONEY_LIMIT)))
+        elif field.type is FieldType.DOUBLE:
+            odd.append(true_rows(pc.is_inf(column)))  # Arrow's parser knows no number that is too large
         values.append(column.cast(ARROW_TYPE[field.type]))
     rows = DecodedRows(messages[parents], numbered(parents), opcodes, all_flags, values)
     return rows, wrong, np.concatenate([_NO_ROWS, *odd])

@@ -2,10 +2,13 @@
 
 A message is an array of objects, or objects one after another, commonly one per line. Members with the names of fields are the
 fields; `opcode` and `flags` (`hs:opcode`, `hs:flags` where fields have these names) are what they say, by default insert and
-normal. An object may instead hold its fields in a member `event`, where no field has this name. Other members are ignored; a
-member of ours that comes twice makes the event bad. A number or string is read as its text would be in CSV
-(`engine.rows.values.parse`), so numbers stay exact; a string field takes strings only, and an array field an array of numbers,
-nulls and strings, or its text. `json.decode` does the same for whole batches at once.
+normal. An object may instead hold its fields in a member `event`; if a field has this name, an object there is refused, so that
+neither is taken for the other. Other members are ignored; a member of ours that comes twice makes the event bad. A number or string
+is read as its text would be in CSV (`engine.rows.values.parse`), so numbers stay exact. A string field takes a string, or an object
+or array as its text, byte for byte. An array field takes an array of numbers, nulls and strings, or its text. `json.decode` does
+the same for whole batches at once.
+
+Adapters cut, check and rewrite what they publish by `cut_events`, `has_field` and `texts_of_event`, so that there is one reading.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.engine.codec.csv.decode import DecodedRows, WrongTexts, kept_rows
+from hotspare.engine.codec.utf8 import is_utf8
 from hotspare.engine.rows.arrays import ELEMENT
 from hotspare.engine.rows.bad_reasons import RowReason
 from hotspare.engine.rows.elementwise import Rows
@@ -33,6 +37,7 @@ DEPTH_MAX = 100
 _BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
 """A text or a bracket. A text that nobody closes goes on to the end: each letter is looked at once, whatever the message holds."""
 _PART_OF_ARRAY = re.compile(r"[^;\[\]]*")
+_STRING_OF_LINE = re.compile(rb'"(?:[^"\\\n]++|\\.)*+"')
 _BLANK = " \t\r\n"
 _GAP = re.compile(r"[ \t\r\n]*")
 NO_NUMBERS = (FieldType.STRING, FieldType.BLOB, *ELEMENT)
@@ -113,9 +118,12 @@ def decode_plainly(values: Sequence[bytes | None], messages: Sequence[int], sche
 
 @dataclass(frozen=True, slots=True)
 class _NoObject:
+    """`alone`: the text of a message that is the same alone; "" if that is `text`."""
+
     reason: RowReason
     sentence: str
     text: str
+    alone: str = ""
 
 
 _Object: TypeAlias = tuple[_Members, str]
@@ -182,11 +190,53 @@ def _documents(text: str) -> Iterator[_Object | _NoObject]:
 
 def _objects(documents: Sequence[_Document], text: str) -> Iterator[_Object | _NoObject]:
     for item, begin, end in documents:
-        yield (item, text[begin:end]) if isinstance(item, _Members) else _no_object(item, text)
+        own = text[begin:end]
+        if isinstance(item, _Members):
+            yield item, own
+        else:
+            alone = f"[{own}]" if isinstance(item, list) else ""
+            yield _NoObject(RowReason.FORMAT, f"{_kind(item)} stands where an object is expected", own, alone)
 
 
-def _no_object(item: Any, text: str) -> _NoObject:
-    return _NoObject(RowReason.FORMAT, f"{_kind(item)} stands where an object is expected", text)
+def cut_events(value: bytes) -> list[bytes]:
+    """Returns the texts of what a message holds, in order. Each is a message that says the same alone."""
+    if not is_utf8(value):
+        return [value]
+    items = _items(value)
+    return [(item.alone or item.text).encode() if isinstance(item, _NoObject) else _alone(item[1].encode()) for item in items]
+
+
+def event_alone(text: bytes) -> bytes:
+    """Returns the text of one object as a message that is one event, wherever its lines end; any other text as it is."""
+    if b"\n" not in text or not is_utf8(text):
+        return text
+    found = list(_items(b"[" + text + b"]"))
+    return text if len(found) != 1 or isinstance(found[0], _NoObject) else _alone(text)
+
+
+def _alone(text: bytes) -> bytes:
+    """The text of an object on one line, if no byte of a value is lost by that, and else in an array."""
+    if b"\n" not in text:
+        return text
+    is_flat = text.count(b"{") == 1 and b"[" not in text and b'"' not in _STRING_OF_LINE.sub(b"", text)
+    return text.replace(b"\n", b" ") if is_flat else b"[" + text + b"]"
+
+
+def texts_of_event(text: bytes, schema: Schema) -> list[str | None] | None:
+    """Returns the texts of one event by place (`names_wanted`), as they would be in CSV; None if it is no event."""
+    found = list(_items(text))
+    if len(found) != 1 or isinstance(found[0], _NoObject):
+        return None
+    columns = _Columns(1, schema)
+    columns.put(0, *found[0])
+    return None if columns.refused else [texts[0] for texts in columns.texts]
+
+
+def has_field(text: bytes, schema: Schema) -> bool | None:
+    """Whether an object of a message has a member of a field's name where its fields are; None if there is no object."""
+    objects = [item[0] for item in _items(text) if not isinstance(item, _NoObject)]
+    names = (name for members in objects for name, _ in _event_members(members, schema)[0])
+    return any(name in schema.index for name in names) if objects else None
 
 
 def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:
@@ -213,7 +263,8 @@ def _parsed_documents(text: str) -> list[_Document] | _NoObject:
             at = _behind_gap(text, end)
     except ValueError as error:
         reason = str(error).partition(": line")[0]
-        return _NoObject(RowReason.FORMAT, f"the text is no JSON: {reason}", text)
+        sentence = "the text is XML that cannot be read" if text.startswith("<") else f"the text is no JSON: {reason}"
+        return _NoObject(RowReason.FORMAT, sentence, text)
     return documents
 
 
@@ -261,10 +312,17 @@ class _Columns:
         self.place = {name: number for number, name in enumerate(self.names)}
         self.takes_numbers = takes_numbers(schema)
         self.takes_arrays = [False, False, *(field.type.is_array for field in schema.fields)]
+        self.takes_nested = [False, False, *(field.type is FieldType.STRING for field in schema.fields)]
         self.texts: list[list[str | None]] = [[None] * count for _ in self.names]
         self.refused: dict[int, tuple[RowReason, str]] = {}
+        self._schema = schema
 
-    def put(self, row: int, members: _Members) -> None:
+    def put(self, row: int, whole: _Members, text: str) -> None:
+        """Fills a row from an object and its text."""
+        members, wrong = _event_members(whole, self._schema)
+        if wrong:
+            self.refused[row] = (RowReason.FORMAT, wrong)
+        path = [] if members is whole else [EVENT_MEMBER]
         seen: set[int] = set()
         for name, value in members:
             place = self.place.get(name)
@@ -277,6 +335,8 @@ class _Columns:
                 continue
             if self.takes_arrays[place] and type(value) is list:
                 value = _array_text(value)
+            elif self.takes_nested[place] and isinstance(value, list) and not _may_be_event(name, value):
+                value = _value_text(text, [*path, name])
             if not isinstance(value, str) or (isinstance(value, _Number) and not self.takes_numbers[place]):
                 self.refused.setdefault(row, wrong_kind(place, name, _kind(value)))
             elif not is_unicode(value):
@@ -300,10 +360,7 @@ def is_unicode(text: str) -> bool:
 def _typed(found: _Items, schema: Schema) -> tuple[DecodedRows | None, BadRows]:
     columns = _Columns(len(found.members), schema)
     for row, members in enumerate(found.members):
-        nested = _event_members(members, schema)
-        if isinstance(nested, str):
-            columns.refused[row] = (RowReason.FORMAT, nested)
-        columns.put(row, nested if isinstance(nested, _Members) else members)
+        columns.put(row, members, found.text[row])
     reasons, sentences = ([str(each[part]) for each in columns.refused.values()] for part in (0, 1))
     refused = Refusals(np.array(list(columns.refused), np.int64), pa.array(reasons, pa.string()), pa.array(sentences, pa.string()))
     arrays = [pa.array(texts, pa.string()) for texts in columns.texts]
@@ -331,14 +388,38 @@ def typed(
     return (kept_rows(rows, ~wrong.refused) if len(at) < len(message) else None), wrong.bad_rows(rows, at, shown(at))
 
 
-def _event_members(members: _Members, schema: Schema) -> _Members | str:
-    """The members that count: those of `event` and what is beside it; or what is wrong."""
+def _event_members(members: _Members, schema: Schema) -> tuple[_Members, str]:
+    """The members that count: those of `event` and what is beside it, if that is an object; and what is wrong, or ""."""
     if EVENT_MEMBER in schema.index:
-        return members
+        return members, ""
     events = [value for name, value in members if name == EVENT_MEMBER and value is not None]
     if not events:
-        return members
+        return members, ""
     if len(events) > 1 or not isinstance(events[0], _Members):
-        return "member event is no object, or comes twice"
+        return members, "member event is no object, or comes twice"
     beside = [(name, value) for name, value in members if name in meta_names(schema)]
-    return _Members([*beside, *events[0]])
+    return _Members([*beside, *events[0]]), ""
+
+
+def _may_be_event(name: str, value: Any) -> bool:
+    """Whether the value of a field may have been meant as the whole event."""
+    return name == EVENT_MEMBER and isinstance(value, _Members)
+
+
+def _value_text(text: str, path: Sequence[str]) -> str:
+    """The text of a value in the text of an object: the member with the first name, in its value that with the second, and so on.
+    Of several with one name it is the first that is not null."""
+    for name in path:
+        text = next(value for each, value in _member_texts(text) if each == name and value != "null")
+    return text
+
+
+def _member_texts(text: str) -> Iterator[tuple[str, str]]:
+    """Names and texts of the members of an object."""
+    at = _behind_gap(text, 1)
+    while text[at] != "}":
+        name, at = _DECODER.raw_decode(text, _behind_gap(text, at + (text[at] == ",")))
+        begin = _behind_gap(text, _behind_gap(text, at) + 1)
+        _, end = _DECODER.raw_decode(text, begin)
+        yield name, text[begin:end]
+        at = _behind_gap(text, end)

@@ -1,0 +1,165 @@
+"""The bytes of a file to be published, from any place on: of a plain one as they are, of a compressed one unpacked.
+
+A place in a compressed file counts the unpacked bytes before it. So a publisher that was killed goes on at the same row, also if
+the file was compressed anew, and a file and its compressed copy have the same places. To go back, the file is unpacked from its
+beginning.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from io import FileIO
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from hotspare.errors import UsageError
+
+CODEC_OF_SUFFIX = {".gz": "gzip", ".zst": "zstd"}
+_MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
+_SUFFIX = {codec: suffix for suffix, codec in CODEC_OF_SUFFIX.items()}
+_PORTION_BYTES = 256 * 1024
+KEPT_BYTES = 20 << 20
+"""How far back one can read in a compressed file without unpacking it anew: more than the longest row and what is read ahead."""
+
+
+class SourceBytes(Protocol):
+    """All calls raise OSError, and UsageError for a compressed file that cannot be unpacked."""
+
+    def read_at(self, count: int, offset: int) -> bytes:
+        """Returns at most `count` bytes from `offset` on, none at the end."""
+
+    def size(self) -> int:
+        """Returns how many bytes there are now; a compressed file may be read to its end for that."""
+
+    def known_size(self) -> int:
+        """Returns the same, or 0 if that would have to be found out."""
+
+    def is_at(self, path: Path) -> bool:
+        """Whether the path still names this file."""
+
+    def close(self) -> None: ...
+
+
+def open_bytes(path: Path) -> SourceBytes:
+    """Opens a file, compressed if its suffix says so. Raises UsageError if it cannot be read, or is not a file in which one can go
+    back. Never waits, as opening a pipe would."""
+    try:
+        file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return _of_kind(path, PlainBytes(file))
+        file.close()
+    except OSError as error:
+        raise UsageError(f"file {path} cannot be read", detail=error.strerror or str(error)) from error
+    raise UsageError(
+        f"{path} is no file whose rows can be read again after a restart",
+        hint="write the rows to a file, or send them to a socket: `hotspare publish ... tcp://:PORT`",
+    )
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether a file with this name is unpacked."""
+    return path.suffix in CODEC_OF_SUFFIX
+
+
+def _of_kind(path: Path, plain: PlainBytes) -> SourceBytes:
+    begin, codec = plain.read_at(4, 0), CODEC_OF_SUFFIX.get(path.suffix)
+    found = next((name for name, magic in _MAGIC.items() if begin.startswith(magic)), None)
+    if codec is None and found is None:
+        return plain
+    if codec == found and codec is not None:
+        return UnpackedBytes(path, plain, codec)
+    plain.close()
+    if codec is not None:
+        raise UsageError(f"file {path} is not compressed by {codec}", hint=f"give it a name without {path.suffix}")
+    raise UsageError(
+        f"file {path} is compressed by {found}, which its name does not say", hint=f"rename it to {path.name}{_SUFFIX[found or '']}"
+    )
+
+
+class PlainBytes:
+    """A file as it is."""
+
+    def __init__(self, file: FileIO) -> None:
+        self._file = file
+
+    def read_at(self, count: int, offset: int) -> bytes:
+        return os.pread(self._file.fileno(), count, offset)
+
+    def size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
+    def known_size(self) -> int:
+        return self.size()
+
+    def is_at(self, path: Path) -> bool:
+        try:
+            return os.path.samestat(path.stat(), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class UnpackedBytes:
+    """What a compressed file holds; `plain` is the file."""
+
+    def __init__(self, path: Path, plain: PlainBytes, codec: str) -> None:
+        self._path = path
+        self._plain = plain
+        self._codec = codec
+        self._size: int | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._stream = pa.CompressedInputStream(pa.OSFile(str(self._path)), self._codec)
+        self._kept = bytearray()
+        self._end = 0
+
+    def read_at(self, count: int, offset: int) -> bytes:
+        if offset < self._end - len(self._kept):
+            self._begin()
+        while self._end < offset + count and self._unpack():
+            pass
+        begin = offset - (self._end - len(self._kept))
+        return bytes(self._kept[begin : begin + count])
+
+    def _unpack(self) -> bool:
+        """Unpacks a portion more; False at the end."""
+        data = self._portion()
+        self._kept += data
+        self._end += len(data)
+        if len(self._kept) > 2 * KEPT_BYTES:
+            del self._kept[:-KEPT_BYTES]
+        if not data:
+            self._size = self._end
+        return bool(data)
+
+    def _portion(self) -> bytes:
+        try:
+            return bytes(self._stream.read(_PORTION_BYTES))
+        except (OSError, pa.ArrowException) as error:
+            what = f"file {self._path} cannot be unpacked by {self._codec} behind byte {self._end} of what it holds"
+            raise UsageError(what, detail=str(error).partition("\n")[0], hint="is it whole? Compress it anew") from error
+
+    def size(self) -> int:
+        if self._size is None:
+            other = UnpackedBytes(self._path, self._plain, self._codec)
+            while other._unpack():
+                pass
+            self._size = other._size
+        assert self._size is not None
+        return self._size
+
+    def known_size(self) -> int:
+        return self._size or 0
+
+    def is_at(self, path: Path) -> bool:
+        return self._plain.is_at(path)
+
+    def close(self) -> None:
+        self._stream.close()
+        self._plain.close()

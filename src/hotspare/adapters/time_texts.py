@@ -1,0 +1,132 @@
+"""Times of a source that are not written as inbound topics hold them: by a date format, or as numbers of another unit (SPEC I5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
+from enum import Enum
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.engine.codec.csv.decode import decode_rows
+from hotspare.engine.codec.json.decode import decode_json
+from hotspare.engine.rows.batch import ARROW_TYPE, MessageFormat
+from hotspare.engine.rows.values import DateFormat
+from hotspare.errors import UsageError
+from hotspare.model.types import FieldType, Schema
+
+_TIMES = (FieldType.DATE, FieldType.STAMP)
+_NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
+_DIGITS_MAX = 40
+"""A number with more digits before its point is no time, and stays as it is."""
+_FLOOR = Context(prec=2 * _DIGITS_MAX, rounding=ROUND_FLOOR)
+EARLY_YEAR = 1971
+_EARLY_US = (EARLY_YEAR - 1970) * 365 * 86_400_000_000
+
+
+class StampUnit(Enum):
+    """The unit of the numbers in fields of type stamp, since 1970; its value is how many of them a second has."""
+
+    SECONDS = 1
+    MILLISECONDS = 1_000
+    MICROSECONDS = 1_000_000
+
+
+UNIT_WORDS = {unit.name.lower(): unit for unit in StampUnit} | {
+    "s": StampUnit.SECONDS,
+    "ms": StampUnit.MILLISECONDS,
+    "us": StampUnit.MICROSECONDS,
+}
+
+
+def unit_of_stamps(text: str, option: str) -> StampUnit:
+    """Returns the unit with this name, microseconds for ""; raises UsageError, with the name of the option, if there is none."""
+    word = text.strip().lower() or "us"
+    if word not in UNIT_WORDS:
+        raise UsageError(f"{option} is {text!r}", hint="use seconds, milliseconds or microseconds")
+    return UNIT_WORDS[word]
+
+
+@dataclass(frozen=True)
+class TimeTexts:
+    """`date_format` (strptime) says how dates and stamps are written, "" for none; `unit` what numbers of stamps are: those of
+    dates are always seconds. Raises UsageError for a format that cannot be read."""
+
+    date_format: str = ""
+    unit: StampUnit = StampUnit.MICROSECONDS
+
+    def __post_init__(self) -> None:
+        if self.date_format:
+            DateFormat.of(self.date_format)
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether times are written as topics hold them."""
+        return not self.date_format and self.unit is StampUnit.MICROSECONDS
+
+    def fields(self, schema: Schema | None) -> list[tuple[int, FieldType]]:
+        """Returns the places and types of the fields whose texts may change."""
+        if schema is None or self.is_canonical:
+            return []
+        wanted = _TIMES if self.date_format else (FieldType.STAMP,)
+        return [(place, field.type) for place, field in enumerate(schema.fields) if field.type in wanted]
+
+    def canonical(self, texts: Sequence[str | None], type_: FieldType) -> list[str | None]:
+        """Returns numbers as topics hold them, one for each text; None for a text that stays."""
+        found: list[str | None] = [None] * len(texts)
+        if self.date_format:
+            times, _ = self._dates.parse(pa.array(texts, pa.string()), ARROW_TYPE[type_])
+            found = times.cast(pa.int64()).cast(pa.string()).to_pylist()
+        if type_ is FieldType.STAMP and self.unit is not StampUnit.MICROSECONDS:
+            found = [self._scaled(text) if known is None else known for text, known in zip(texts, found, strict=True)]
+        return found
+
+    def _scaled(self, text: str | None) -> str | None:
+        if text is None or _NUMBER.fullmatch(text) is None:
+            return None
+        number = Decimal(text.strip())
+        if number.adjusted() > _DIGITS_MAX:
+            return None
+        micros = _FLOOR.multiply(number, Decimal(1_000_000 // self.unit.value))
+        return str(micros.to_integral_value(ROUND_FLOOR))
+
+    @cached_property
+    def _dates(self) -> DateFormat:
+        return DateFormat.of(self.date_format)
+
+
+class FirstStamps:
+    """Looks at the first rows of a source, as topics hold them, and warns once if all stamps of a field there are before 1971:
+    numbers of another unit than the one that was said look so."""
+
+    ROWS = 100
+    """How many rows are looked at."""
+
+    def __init__(self, source: str, schema: Schema | None, warn: Callable[[str], None]) -> None:
+        self._source = source
+        self._schema = schema
+        self._warn = warn
+        self._is_done = schema is None or not any(field.type is FieldType.STAMP for field in schema.fields)
+
+    def look(self, rows: Sequence[bytes], format_: MessageFormat) -> None:
+        """`format_` is that of the rows; only CSV and JSON are looked at. Until some row has a stamp."""
+        if self._is_done or self._schema is None:
+            return
+        decode = {MessageFormat.CSV: decode_rows, MessageFormat.JSON: decode_json}.get(format_)
+        parts = [] if decode is None else decode(pa.array(rows[: self.ROWS], pa.binary()), self._schema)[0]
+        for place, field in enumerate(self._schema.fields):
+            if field.type is not FieldType.STAMP:
+                continue
+            columns = [part.columns[place].cast(pa.int64()) for part in parts]
+            newest = max((value for column in columns if (value := pc.max(column).as_py()) is not None), default=None)
+            self._is_done |= newest is not None
+            if newest is not None and newest < _EARLY_US:
+                self._warn(
+                    f"the first stamps of {self._source} in field {field.name} are before {EARLY_YEAR}, the newest is {newest} us "
+                    "since 1970: if its numbers are seconds or milliseconds, say --stamp-unit, or stampformat of the connector"
+                )
+                return
