@@ -2,7 +2,7 @@
 -- beside that. Only counts decide, so every engine stops at the same place.
 --
 -- Garbage is collected between events, when it is more than the machine held after the last time. Within an event a weak table would
--- tell when, so there it is collected only where an event makes more than EVENT_KB of it. A machine that has no memory left collects by
+-- tell when, so there it is collected only where an event makes more than `garbage_kb` of it. A machine that has no memory left collects by
 -- itself, which `watch` shows: how much is left differs between engines, so such a machine is of no use any more.
 local host = ...
 local sethook, error, pcall, rawequal, setmetatable, type = debug.sethook, error, pcall, rawequal, setmetatable, type
@@ -13,7 +13,6 @@ local PERIOD = 1000 -- instructions between two looks at the count
 local COROUTINE_STEPS = 200 -- a coroutine counts from 0, so beginning one pays for what may not be counted
 
 local SPARE_KB = 1 << 10 -- of garbage between events
-local EVENT_KB = 256 << 10
 
 local watch = setmetatable({}, { __mode = "v" })
 local between_kb, within_kb = 0, 0
@@ -22,7 +21,7 @@ local function collect()
   garbage("collect")
   watch[1] = {}
   local held = garbage("count")
-  between_kb, within_kb = 2 * held + SPARE_KB, held + EVENT_KB
+  between_kb, within_kb = 2 * held + SPARE_KB, held + host.garbage_kb
 end
 garbage("stop")
 collect()

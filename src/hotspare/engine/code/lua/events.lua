@@ -8,7 +8,6 @@ local sub, concat = string.sub, table.concat
 local VALUES_A_CALL = 3 -- how many values of the variables a call pays for looking at,
 local STEPS_A_VALUE = 50 -- and so many steps pay for one more
 local MESSAGE_LENGTH_MAX = 2000
-local UNLOOKED_BYTES_MAX = 32 << 20
 
 local credit, weight = 0, 0 -- what calls have paid since the variables were looked at, and how many values there were then
 local broken = "" -- why no event is taken any more
@@ -191,11 +190,11 @@ end
 function host.kept() return credit, weight, broken end
 function host.keep(credit_then, weight_then, broken_then) credit, weight, broken = credit_then, weight_then, broken_then end
 
--- The bytes of the variables, or why they cannot be kept. They may be somewhat more than the limit, where no call was looked at since,
--- but no more than a fresh machine can read.
+-- The bytes of the variables, or why they cannot be kept. Where they were not looked at since, they may be more than the limit, but no
+-- more than a fresh machine can read.
 function host.saved()
   if broken ~= "" then return true, "" end
-  local ok, data = pcall(host.save, host.state_bytes_max + UNLOOKED_BYTES_MAX)
+  local ok, data = pcall(host.save, host.state_bytes_max + host.over_bytes)
   check_memory()
   host.tidy(host.is_weak_free)
   if ok then return true, data end

@@ -47,11 +47,10 @@ from hotspare.model.code import Code, ModuleUse, Script
 from hotspare.model.code_imports import shares
 from hotspare.model.types import Schema
 
-MEMORY_BYTES_MAX = 512 << 20
-"""Of one machine, beside its variables."""
-MEMORY_A_BYTE = 24
+MEMORY_BYTES = 512 << 20
+MEMORY_A_BYTE = 48
 """What variables take beside that while they are written or read, for each byte in which they are kept."""
-VALUES_MAX = 1 << 20
+VALUES_MAX = 1 << 18
 """Values within one value that goes out of the machine; a table that has two names counts twice."""
 ROWS_A_CALL = 4096
 """So many events are handed to the machine at once."""
@@ -63,18 +62,21 @@ _LINE = re.compile(r"^(?P<chunk>[^:\n]*):(?P<line>[0-9]+): (?P<text>.*)", re.DOT
 
 @dataclass(frozen=True, slots=True)
 class LuaProgram:
-    """`before`: of a snippet the properties that there are when it begins. It may set some itself, when its `init` is called."""
+    """`before`: of a snippet the properties that there are when it begins. It may set some itself, when its `init` is called.
+    `memory_bytes`: of one machine, beside its variables."""
 
     text: ProgramText
     before: Properties | None = None
+    memory_bytes: int = MEMORY_BYTES
 
     def open(self) -> LuaInstance:
-        return LuaInstance(self.text, SharedParts(self.before.freeze(), {}) if self.before is not None else None)
+        shared = SharedParts(self.before.freeze(), {}) if self.before is not None else None
+        return LuaInstance(self.text, shared, self.memory_bytes)
 
     def begun(self) -> Properties:
         """The properties when it has begun."""
         properties = self.before.freeze() if self.before is not None else Properties()
-        LuaInstance(self.text, SharedParts(properties, {}))
+        LuaInstance(self.text, SharedParts(properties, {}), self.memory_bytes)
         return properties
 
     def defines(self, function: str) -> bool:
@@ -82,13 +84,13 @@ class LuaProgram:
 
 
 class LuaInstance(Instance):
-    def __init__(self, text: ProgramText, shared: SharedCode | None = None) -> None:
+    def __init__(self, text: ProgramText, shared: SharedCode | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
         """`shared`: while it is loaded. ProjectError where the program cannot be loaded."""
         self._name, self._owner = text.name, text.owner
         self._shared = shared
         script = text.script
         _fix_locale()
-        self._memory_max = MEMORY_BYTES_MAX + MEMORY_A_BYTE * script.limits.state_bytes_max
+        self._memory_max = memory_bytes + MEMORY_A_BYTE * script.limits.state_bytes_max
         self._runtime = lupa.lua54.LuaRuntime(
             encoding=None,
             unpack_returned_tuples=True,
@@ -99,6 +101,7 @@ class LuaInstance(Instance):
         )
         self._host = host = self._runtime.table()
         host[b"steps_max"], host[b"state_bytes_max"] = script.limits.steps_max, script.limits.state_bytes_max
+        host[b"garbage_kb"], host[b"over_bytes"] = memory_bytes >> 11, memory_bytes // (64 + MEMORY_A_BYTE)
         host[b"transient"] = self._runtime.table_from([name.encode() for name in script.transient])
         host[b"opcodes"] = self._runtime.table_from({name.encode(): int(value) for name, value in OPCODE_NAMES.items()})
         host[b"opcode_names"] = self._runtime.table_from({value: name.encode() for value, name in OPCODE_TEXT.items()})
