@@ -14,10 +14,10 @@ import numpy as np
 from hotspare.engine.code.contract import CodeFailure, Instance, Program, SharedCode
 from hotspare.engine.state.memory import CountsItself
 from hotspare.engine.state.pages import Column, Columns, expect
-from hotspare.errors import SnapshotDamaged
+from hotspare.errors import StateError
 
 W = TypeVar("W")
-_VARIABLES, _UNKEPT = "variables", "unkept"
+_VARIABLES = "variables"
 
 
 class CodeState(CountsItself, Generic[W]):
@@ -62,9 +62,6 @@ class CodeState(CountsItself, Generic[W]):
         return self.freeze().columns()
 
     def load(self, columns: Columns) -> None:
-        reason = bytes(expect(columns, _UNKEPT, np.dtype(np.uint8), (-1,)).array)
-        if reason:
-            raise SnapshotDamaged("the snapshot lacks what people's code kept", detail=reason.decode(errors="replace"))
         saved = bytes(expect(columns, _VARIABLES, np.dtype(np.uint8), (-1,)).array)
         self._instance = self._program.open()
         self._instance.load(saved)
@@ -100,8 +97,11 @@ class FrozenCode:
         return self
 
     def columns(self) -> Columns:
-        texts = {_VARIABLES: self.variables(), _UNKEPT: self._reason.encode()}
-        return {name: Column(np.frombuffer(text, np.uint8)) for name, text in texts.items()}
+        """StateError where they cannot be restored: nothing is written then."""
+        if self._reason:
+            hint = "the code is about to fail for this reason on every event: change it"
+            raise StateError("the variables of people's code cannot be kept", detail=self._reason, hint=hint)
+        return {_VARIABLES: Column(np.frombuffer(self.variables(), np.uint8))}
 
     def load(self, columns: Columns) -> None:
         self._told = bytes(expect(columns, _VARIABLES, np.dtype(np.uint8), (-1,)).array)

@@ -3,7 +3,7 @@
 local host = ...
 local builtins, charge = host.builtins, host.charge
 local error, type, tostring, rawnext, select, ipairs = error, type, tostring, next, select, ipairs
-local getmetatable, setmetatable, rawget = getmetatable, setmetatable, rawget
+local getmetatable, setmetatable, rawget, rawequal = getmetatable, setmetatable, rawget, rawequal
 local sort, find = table.sort, string.find
 
 for _, name in ipairs({ "assert", "error", "rawequal", "rawget", "rawset", "select", "tonumber", "type", "_VERSION" }) do
@@ -56,7 +56,7 @@ builtins.next = function(t, key)
   if type(t) ~= "table" then error("a table is needed to ask for what comes next", 2) end
   if key == nil and rawnext(t) == nil then return nil end
   local walk = moment.walk
-  if key == nil or not walk or walk.table ~= t or walk.keys[walk.at] ~= key then
+  if key == nil or not walk or not rawequal(walk.table, t) or walk.keys[walk.at] ~= key then
     local keys, count = ordered(t)
     walk = { table = t, keys = keys, count = count, at = 0 }
     moment.walk = walk
@@ -78,7 +78,7 @@ builtins.pairs = function(t)
   return function()
     while at < count do
       at = at + 1
-      local value = t[keys[at]]
+      local value = rawget(t, keys[at])
       if value ~= nil then return keys[at], value end
     end
     return nil
@@ -87,9 +87,17 @@ end
 
 builtins.ipairs = ipairs
 
+-- Processors give what is not a number one sign or the other, and Lua shows it. So it has none where it becomes a text, or bytes.
+local NAN = string.unpack("<d", "\0\0\0\0\0\0\xf8\x7f")
+local function unsigned(value)
+  if type(value) == "number" and value ~= value then return NAN end
+  return value
+end
+host.unsigned = unsigned
+
 local function text(value)
   local kind = type(value)
-  if kind == "string" or kind == "number" or kind == "boolean" or kind == "nil" then return tostring(value) end
+  if kind == "string" or kind == "number" or kind == "boolean" or kind == "nil" then return tostring(unsigned(value)) end
   local meta = getmetatable(value)
   if type(meta) == "table" then
     if rawget(meta, "__tostring") then return tostring(value) end

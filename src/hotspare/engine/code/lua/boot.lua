@@ -13,17 +13,17 @@ function host.begin_program()
   host.env = env
 end
 
--- `source` calls `host.length` by the name `length` where `written`, which people wrote, has the operator.
-function host.load_text(chunk, written, source, length, module)
+-- `source` calls functions of the machine, by `names`, where `written`, which people wrote, has operators.
+function host.load_text(chunk, written, source, names, module)
   local f, message = load(written, "=" .. chunk, "t", host.env)
   if not f then return message end
-  f, message = load("local " .. length .. " = ... return (function(...) " .. source .. "\nend)()", "=" .. chunk, "t", host.env)
+  f, message = load("local " .. names .. " = ... return (function(...) " .. source .. "\nend)()", "=" .. chunk, "t", host.env)
   if not f then return message end
   host.begin(0, 0)
-  local ok, result = pcall(f, host.length)
+  local ok, result = pcall(f, host.length, host.joined, host.joined_all)
   host.finish()
   if not ok then
-    if result == host.spent then return chunk .. ": takes more than " .. host.steps_max .. " steps" end
+    if host.is_limit(result) then return chunk .. ": takes more than " .. host.steps_max .. " steps" end
     return type(result) == "string" and result or chunk .. ": fails with a " .. type(result)
   end
   if module then host.loaded[module] = result == nil and true or result end

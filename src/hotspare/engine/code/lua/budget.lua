@@ -1,11 +1,39 @@
 -- What one call may take. The virtual machine counts its instructions; what runs as one instruction, but works on much, is charged for
 -- beside that. Only counts decide, so every engine stops at the same place.
+--
+-- Garbage is collected between events, when it is more than the machine held after the last time. Within an event a weak table would
+-- tell when, so there it is collected only where an event makes more than `garbage_kb` of it. A machine that has no memory left collects by
+-- itself, which `watch` shows: how much is left differs between engines, so such a machine is of no use any more.
 local host = ...
-local sethook, error, pcall, select, type = debug.sethook, error, pcall, select, type
+local sethook, error, pcall, rawequal, setmetatable, type = debug.sethook, error, pcall, rawequal, setmetatable, type
+local garbage = collectgarbage
 local create, resume, close = coroutine.create, coroutine.resume, coroutine.close
 
 local PERIOD = 1000 -- instructions between two looks at the count
 local COROUTINE_STEPS = 200 -- a coroutine counts from 0, so beginning one pays for what may not be counted
+
+local SPARE_KB = 1 << 10 -- of garbage between events
+
+local watch = setmetatable({}, { __mode = "v" })
+local between_kb, within_kb = 0, 0
+
+local function collect()
+  garbage("collect")
+  watch[1] = {}
+  local held = garbage("count")
+  between_kb, within_kb = 2 * held + SPARE_KB, held + host.garbage_kb
+end
+garbage("stop")
+collect()
+
+function host.is_exhausted() return watch[1] == nil end
+
+-- Collect between events if it is time. `is_weak_free`: whether no variable of the program holds what would tell.
+function host.tidy(is_weak_free)
+  local held = garbage("count")
+  if held < between_kb then return end
+  if is_weak_free() then collect() else between_kb = 2 * held end
+end
 
 local spent = setmetatable({}, { __tostring = function() return "the limit of steps" end })
 local used, is_spent, is_counting = 0, false, false
@@ -20,6 +48,7 @@ local function charge(steps)
 end
 
 local function tick()
+  if garbage("count") > within_kb and watch[1] then collect() end
   if is_counting then charge(PERIOD) end
 end
 
@@ -30,7 +59,9 @@ local function passed_on(ok, ...)
 end
 
 host.charge = charge
-host.spent = spent
+
+-- Whether this is the error for the limit. It is compared raw: what people's code fails with may have an __eq.
+function host.is_limit(failure) return is_spent or rawequal(failure, spent) end
 
 -- Count for an event of this time and chance.
 function host.begin(us, seed)
@@ -62,6 +93,8 @@ local function begun(f)
   return thread
 end
 
+host.wrapped = setmetatable({}, { __mode = "k" }) -- what is a function, and keeps a coroutine
+
 local function failing(ok, ...)
   if not ok then
     if is_spent then error(spent, 0) end
@@ -74,10 +107,12 @@ host.builtins.coroutine = {
   create = begun,
   wrap = function(f)
     local thread = begun(f)
-    return function(...)
+    local function wrapped(...)
       charge(10)
       return failing(resume(thread, ...))
     end
+    host.wrapped[wrapped] = true
+    return wrapped
   end,
   resume = function(...)
     charge(10)

@@ -1,8 +1,8 @@
 -- Calls the program's functions for events, many at once, and looks now and then at what its variables hold.
 local host = ...
-local env, spent = host.env, host.spent
-local begin, finish, sethook = host.begin, host.finish, debug.sethook
-local type, pcall, rawget, tostring, rawnext = type, pcall, rawget, tostring, next
+local env, text = host.env, host.text
+local begin, finish, is_limit, sethook = host.begin, host.finish, host.is_limit, debug.sethook
+local error, type, pcall, rawget, rawnext = error, type, pcall, rawget, next
 local sub, concat = string.sub, table.concat
 
 local VALUES_A_CALL = 3 -- how many values of the variables a call pays for looking at,
@@ -11,10 +11,6 @@ local MESSAGE_LENGTH_MAX = 2000
 
 local credit, weight = 0, 0 -- what calls have paid since the variables were looked at, and how many values there were then
 local broken = "" -- why no event is taken any more
-
-function host.clear()
-  env.data, env.context, host.event = nil, nil, nil
-end
 
 local KINDS = { number = "a number", string = "a text", boolean = "a truth value", ["nil"] = "nothing", ["function"] = "a function" }
 local function kind_of(value) return KINDS[type(value)] or "a " .. type(value) end
@@ -26,9 +22,8 @@ end
 
 -- What to say of a failure, and whether it is a limit.
 local function told(failure)
-  if failure == spent then return "takes more than " .. host.steps_max .. " steps", true end
-  if failure == "not enough memory" then return "takes more memory than there is for it", true end
-  if type(failure) == "string" or type(failure) == "number" then return sub(tostring(failure), 1, MESSAGE_LENGTH_MAX), false end
+  if is_limit(failure) then return "takes more than " .. host.steps_max .. " steps", true end
+  if type(failure) == "string" or type(failure) == "number" then return sub(text(failure), 1, MESSAGE_LENGTH_MAX), false end
   return "fails with " .. kind_of(failure), false
 end
 
@@ -38,22 +33,32 @@ local function why_not_kept(failure)
       .. " that uses it, or name the variable under transient"
   end
   if type(failure) == "table" and failure.bytes then return "its variables hold more than " .. failure.bytes .. " bytes" end
-  return tostring(failure)
+  return text(failure)
 end
 
 local transient = host.transient
 
-local function look_at_variables(used)
+-- The engine ends where the machine had too little memory, whatever became of the event: another engine may have had enough.
+local function check_memory()
+  if host.is_exhausted() then error("not enough memory", 0) end
+end
+
+-- What a call that took `used` steps has changed. One that failed may have been about to make something smaller, so it is looked at.
+local function look_at_variables(used, ok)
+  check_memory()
   for i = 1, #transient do host.forget_variable(transient[i]) end
   credit = credit + VALUES_A_CALL + used // STEPS_A_VALUE
-  if credit < weight then return end
-  credit = 0
-  local ok, failure, values = pcall(host.save, host.state_bytes_max)
-  if ok then
-    weight = values
-  else
-    broken = why_not_kept(failure)
+  if credit >= weight or not ok then
+    credit = 0
+    local is_kept, failure, values = pcall(host.save, host.state_bytes_max)
+    check_memory()
+    if is_kept then
+      weight = values
+    else
+      broken = why_not_kept(failure)
+    end
   end
+  host.tidy(host.is_weak_free)
 end
 
 -- The people's function, once its program was told what others changed.
@@ -74,7 +79,7 @@ local function called(f, us, number, ...)
     ok, first, second = pcall(f, ...)
   end
   host.used_steps = finish()
-  look_at_variables(host.used_steps)
+  look_at_variables(host.used_steps, ok)
   if not ok then return false, told(first) end
   if broken ~= "" then return false, broken, true end
   return true, first, second
@@ -100,22 +105,23 @@ end
 -- Calls for rows of the window `input` from `first` on, until `is_done` or the last. Returns how far it is, and row, whether a limit
 -- is why, and message of each that failed.
 local function each(name, input, read, first, count, rows, take, is_done)
-  local f, failed, names = function_of(name), {}, host.opcode_names
+  local failed, names = {}, host.opcode_names
   for row = first, count do
+    local f = function_of(name)
     local event, opcode, us, number = read(rows, row)
     local context = { opcode = names[opcode], input = input }
     local ok, result, is_limit = false, "there is no function " .. name, false
     if f then
-      host.event = event
-      env.data, env.context = event, context
       if broken == "" then
+        host.event, env.data, env.context = event, event, context
         begin(us, number)
         if listeners[1] then
           ok, result = pcall(with_news, f, event, context)
         else
           ok, result = pcall(f, event, context)
         end
-        look_at_variables(finish())
+        host.event, env.data, env.context = nil, nil, nil
+        look_at_variables(finish(), ok)
         if not ok then result, is_limit = told(result) end
       end
       if broken ~= "" then ok, result, is_limit = false, broken, true end
@@ -184,10 +190,13 @@ end
 function host.kept() return credit, weight, broken end
 function host.keep(credit_then, weight_then, broken_then) credit, weight, broken = credit_then, weight_then, broken_then end
 
--- The bytes of the variables, whatever they are, or why they cannot be kept.
+-- The bytes of the variables, or why they cannot be kept. Where they were not looked at since, they may be more than the limit, but no
+-- more than a fresh machine can read.
 function host.saved()
   if broken ~= "" then return true, "" end
-  local ok, data = pcall(host.save, math.maxinteger)
+  local ok, data = pcall(host.save, host.state_bytes_max + host.over_bytes)
+  check_memory()
+  host.tidy(host.is_weak_free)
   if ok then return true, data end
   return false, why_not_kept(data)
 end

@@ -110,7 +110,7 @@ local function parsed(s)
   charge(#s // 8)
   local ok, value, at = pcall(read, s, 1, 0)
   if ok then at = skipped(s, at) end
-  if not ok and value == host.spent then error(value, 0) end
+  if not ok and host.is_limit(value) then error(value, 0) end
   if not ok then return nil, value end
   if at <= #s then return nil, "no JSON: byte " .. at .. " of " .. #s end
   return value
@@ -124,6 +124,7 @@ builtins.esp_parseJsonFrom = function(field)
 end
 
 local function quoted(s)
+  charge(#s >> 6)
   return '"' .. gsub(s, '[%c"\\]', function(c)
     local code = byte(c)
     if code == 34 or code == 92 then return "\\" .. c end
@@ -176,7 +177,5 @@ end
 builtins.esp_toJson = function(value)
   local parts = {}
   write(value, parts, 0)
-  local made = concat(parts)
-  charge(#made >> 6)
-  return made
+  return concat(parts)
 end

@@ -1,12 +1,14 @@
 """Lua programs (SPEC A26, A36): Lua 5.4 by the library lupa, in a machine of their own that sees nothing but the event.
 
 What would differ between engines is replaced in the machine's own Lua files: clock, chance, the order of `pairs`, addresses in
-texts, `table.sort`; and so is `#` in the code (`rewriting`). A hook counts instructions; the allocator's limit is only a guard
-behind that.
+texts, `table.sort`; and so are `#` and `..` in the code (`rewriting`). A hook counts instructions, and texts are counted as they are
+made. The allocator's limit is a guard behind that: where it is reached depends on the engine, so it ends the engine.
 """
 
 from __future__ import annotations
 
+import locale
+import math
 import re
 import struct
 import weakref
@@ -40,15 +42,16 @@ from hotspare.engine.code.lua.rows import given_kinds, made_kinds, packed, unpac
 from hotspare.engine.code.shared import Properties, SharedParts
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.chunk import Bools
-from hotspare.errors import Mistake, Place, ProjectError, SnapshotDamaged
+from hotspare.errors import Mistake, Place, ProjectError, SnapshotDamaged, StateError
 from hotspare.model.code import Code, ModuleUse, Script
 from hotspare.model.code_imports import shares
 from hotspare.model.types import Schema
 
-MEMORY_BYTES_MAX = 512 << 20
-"""Of one machine, beside its variables. Texts that double reach it; what is paid for in steps does not."""
-MEMORY_A_BYTE = 8
-"""What variables take beside that, for each byte in which they are kept."""
+MEMORY_BYTES = 512 << 20
+MEMORY_A_BYTE = 48
+"""What variables take beside that while they are written or read, for each byte in which they are kept."""
+VALUES_MAX = 1 << 18
+"""Values within one value that goes out of the machine; a table that has two names counts twice."""
 ROWS_A_CALL = 4096
 """So many events are handed to the machine at once."""
 _FILES = ("boot", "budget", "basics", "shared", "tables", "times", "text", "json", "rows")
@@ -57,24 +60,23 @@ _COUNTS = struct.Struct("<qqq")
 _LINE = re.compile(r"^(?P<chunk>[^:\n]*):(?P<line>[0-9]+): (?P<text>.*)", re.DOTALL)
 
 
-class MachineFailure(Exception):
-    """The machine itself has too little memory for the events that it was given. None of its variables is sure any more."""
-
-
 @dataclass(frozen=True, slots=True)
 class LuaProgram:
-    """`before`: of a snippet the properties that there are when it begins. It may set some itself, when its `init` is called."""
+    """`before`: of a snippet the properties that there are when it begins. It may set some itself, when its `init` is called.
+    `memory_bytes`: of one machine, beside its variables."""
 
     text: ProgramText
     before: Properties | None = None
+    memory_bytes: int = MEMORY_BYTES
 
     def open(self) -> LuaInstance:
-        return LuaInstance(self.text, SharedParts(self.before.freeze(), {}) if self.before is not None else None)
+        shared = SharedParts(self.before.freeze(), {}) if self.before is not None else None
+        return LuaInstance(self.text, shared, self.memory_bytes)
 
     def begun(self) -> Properties:
         """The properties when it has begun."""
         properties = self.before.freeze() if self.before is not None else Properties()
-        LuaInstance(self.text, SharedParts(properties, {}))
+        LuaInstance(self.text, SharedParts(properties, {}), self.memory_bytes)
         return properties
 
     def defines(self, function: str) -> bool:
@@ -82,21 +84,24 @@ class LuaProgram:
 
 
 class LuaInstance(Instance):
-    def __init__(self, text: ProgramText, shared: SharedCode | None = None) -> None:
+    def __init__(self, text: ProgramText, shared: SharedCode | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
         """`shared`: while it is loaded. ProjectError where the program cannot be loaded."""
         self._name, self._owner = text.name, text.owner
         self._shared = shared
         script = text.script
+        _fix_locale()
+        self._memory_max = memory_bytes + MEMORY_A_BYTE * script.limits.state_bytes_max
         self._runtime = lupa.lua54.LuaRuntime(
             encoding=None,
             unpack_returned_tuples=True,
             register_eval=False,
             register_builtins=False,
-            max_memory=MEMORY_BYTES_MAX + MEMORY_A_BYTE * script.limits.state_bytes_max,
+            max_memory=self._memory_max,
             attribute_filter=_no_attribute,
         )
         self._host = host = self._runtime.table()
         host[b"steps_max"], host[b"state_bytes_max"] = script.limits.steps_max, script.limits.state_bytes_max
+        host[b"garbage_kb"], host[b"over_bytes"] = memory_bytes >> 11, memory_bytes // (64 + MEMORY_A_BYTE)
         host[b"transient"] = self._runtime.table_from([name.encode() for name in script.transient])
         host[b"opcodes"] = self._runtime.table_from({name.encode(): int(value) for name, value in OPCODE_NAMES.items()})
         host[b"opcode_names"] = self._runtime.table_from({value: name.encode() for value, name in OPCODE_TEXT.items()})
@@ -127,7 +132,7 @@ class LuaInstance(Instance):
         if source.weak_line:
             message = f"the Lua code of {chunk} gives a metatable __gc or __mode, which depend on when memory is tidied up"
             raise ProjectError(self._name, [_mistake(code, message, source.weak_line, "keep what is needed in plain tables")])
-        texts = [text.encode(errors="replace") for text in (chunk, code.text, source.text, source.name)]
+        texts = [text.encode(errors="replace") for text in (chunk, code.text, source.text, source.names)]
         wrong = self._host[b"load_text"](*texts, module.encode() or None)
         if wrong is not None:
             failure = _failure(wrong, self._name)
@@ -147,11 +152,11 @@ class LuaInstance(Instance):
         return self._host[b"of_windows"][name] is None and self._host[b"function_of"](name) is not None
 
     def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
-        return _from_lua(self._returned(function, arguments, moment)[0], 0)
+        return _from_lua(self._returned(function, arguments, moment)[0])
 
     def call_for_two(self, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Value, Value]:
         first, second = self._returned(function, arguments, moment)
-        return _from_lua(first, 0), _from_lua(second, 0)
+        return _from_lua(first), _from_lua(second)
 
     @property
     def steps(self) -> int:
@@ -188,7 +193,7 @@ class LuaInstance(Instance):
             return is_new, found._to_lua(value, 0)
 
         host = self._host
-        host[b"set_property"] = lambda name, value: asked(lambda self, shared: (None, shared.set(_text(name), _from_lua(value, 0))))
+        host[b"set_property"] = lambda name, value: asked(lambda self, shared: (None, shared.set(_text(name), _from_lua(value))))
         host[b"get_property"] = lambda name: asked(lambda self, shared: self._got(*shared.get(_text(name))))
         host[b"call_snippet"] = lambda *given: asked(lambda self, shared: self._called(shared, *given))
         host[b"news"] = told
@@ -197,7 +202,7 @@ class LuaInstance(Instance):
         return self._to_lua(value, 0), size
 
     def _called(self, shared: SharedCode, snippet: bytes, function: bytes, time_us: int, seed: int, given: Any) -> tuple[Any, int]:
-        arguments = [_from_lua(given[place], 0) for place in range(1, given[b"n"] + 1)]
+        arguments = [_from_lua(given[place]) for place in range(1, given[b"n"] + 1)]
         returned, steps = shared.call(_text(snippet), _text(function), arguments, Moment(time_us, seed))
         return self._to_lua(returned, 0), steps
 
@@ -209,7 +214,7 @@ class LuaInstance(Instance):
         return result, limit[0] if limit else None
 
     def variable(self, name: str) -> Value:
-        return _from_lua(self._host[b"env"][name.encode()], 0)
+        return _from_lua(self._host[b"env"][name.encode()])
 
     def make_events(self, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
         reader, writer = self._reader(events.schema), self._writer(schema)
@@ -221,7 +226,7 @@ class LuaInstance(Instance):
         made = _Judged(schema, columns, row)
         odd = list(strange.values())
         for n, field, value in zip(odd[0::3], odd[1::3], odd[2::3], strict=True):
-            made.fit(n - 1, field - 1, _from_lua(value, 0))
+            made.fit(n - 1, field - 1, value)
         columns, wrong = made.columns()
         failures = self._failed(failed) + wrong
         refused = np.isin(row, np.array([each.row for each in wrong], np.int64))
@@ -241,10 +246,7 @@ class LuaInstance(Instance):
         return np.concatenate(passes).astype(np.bool_), failures
 
     def save(self) -> bytes:
-        try:
-            ok, data = self._asked(b"saved")
-        except MachineFailure as error:
-            raise CodeFailure(str(error), reason=BadReason.CODE_LIMIT) from error
+        ok, data = self._asked(b"saved")
         if not ok:
             raise _failure(data, self._name, BadReason.CODE_LIMIT)
         credit, weight, broken = self._host[b"kept"]()
@@ -261,11 +263,15 @@ class LuaInstance(Instance):
             raise SnapshotDamaged("the variables of Lua code cannot be read", detail=str(error)) from error
 
     def _asked(self, name: bytes, *arguments: Any) -> Any:
-        """Memory that runs out in the program itself is a failure of the program, and does not come here."""
+        """StateError where the machine has too little memory: none of its variables is sure any more."""
         try:
             return self._host[name](*arguments)
-        except lupa.lua54.LuaMemoryError as error:
-            raise MachineFailure("the Lua machine has too little memory for the events") from error
+        except lupa.lua54.LuaError as error:
+            if not (isinstance(error, MemoryError) or self._host[b"is_exhausted"]()):
+                raise
+            message = f"the Lua code of {self._owner} needs more than {self._memory_max >> 20} MiB of memory"
+            hint = "let it make shorter texts and smaller tables for one event, or lower its limit of steps"
+            raise StateError(message, hint=hint) from error
 
     def _reader(self, schema: Schema) -> Any:
         if schema not in self._readers:
@@ -317,11 +323,14 @@ class _Judged:
         self._fitted: dict[int, dict[int, Any]] = {}
         self._failed: dict[int, Failed] = {}
 
-    def fit(self, made: int, field: int, value: Value) -> None:
+    def fit(self, made: int, field: int, value: Any) -> None:
+        """`value` as the machine has it."""
         try:
-            self._fitted.setdefault(field, {})[made] = ColumnBuilder(self._schema.fields[field].type).fitted(value)
+            self._fitted.setdefault(field, {})[made] = ColumnBuilder(self._schema.fields[field].type).fitted(_from_lua(value))
         except Unfit as unfit:
             self._refuse(made, field, str(unfit), unfit.reason)
+        except CodeFailure as failure:
+            self._refuse(made, field, failure.text, failure.reason)
 
     def _refuse(self, made: int, field: int, text: str, reason: BadReason) -> None:
         row = int(self._row[made])
@@ -391,6 +400,15 @@ def _failure(message: bytes, program: str, reason: BadReason = BadReason.CODE) -
     return CodeFailure(text, reason=reason, line=line)
 
 
+def _fix_locale() -> None:
+    """Which bytes are letters, how numbers are written and which text is less: what C says of them is the process's, and Lua asks C."""
+    for category in (locale.LC_NUMERIC, locale.LC_COLLATE):
+        if locale.setlocale(category) != "C":
+            locale.setlocale(category, "C")
+    if locale.nl_langinfo(locale.CODESET) != "UTF-8":
+        locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
+
+
 def _text(name: bytes) -> str:
     return name.decode(errors="replace")
 
@@ -408,27 +426,44 @@ def _signed(number: int) -> int:
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
-def _from_lua(value: Any, depth: int) -> Value:
+def _from_lua(value: Any) -> Value:
     """CodeFailure where it is no plain value."""
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
+    return _Plain().value(value, 0)
+
+
+class _Plain:
+    """Takes one value out of the machine."""
+
+    def __init__(self) -> None:
+        self._left = VALUES_MAX
+
+    def value(self, value: Any, depth: int) -> Value:
+        self._left -= 1
+        if self._left < 0:
+            raise CodeFailure(f"a value holds more than {VALUES_MAX} values", reason=BadReason.CODE_LIMIT)
+        if isinstance(value, bytes):
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return value
+        if isinstance(value, float) and math.isnan(value):
+            return math.nan
+        if value is None or isinstance(value, bool | int | float):
             return value
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if lupa.lua54.lua_type(value) != "table":
-        raise CodeFailure(f"a {lupa.lua54.lua_type(value)} is no plain value")
-    if depth >= DEPTH_MAX:
-        raise CodeFailure(f"a table is nested more than {DEPTH_MAX} deep")
-    entries = list(value.items())
-    for key, _ in entries:
-        if not isinstance(key, bytes | bool | int | float):
-            raise CodeFailure(f"a table has a {lupa.lua54.lua_type(key)} as a key")
-    entries.sort(key=lambda entry: _place(entry[0]))
-    pairs = {_from_lua(key, depth + 1): _from_lua(inner, depth + 1) for key, inner in entries}
-    is_list = all(isinstance(key, int) for key in pairs) and list(pairs) == list(range(1, len(pairs) + 1))
-    return list(pairs.values()) if pairs and is_list else pairs
+        if lupa.lua54.lua_type(value) != "table":
+            raise CodeFailure(f"a {lupa.lua54.lua_type(value)} is no plain value")
+        if depth >= DEPTH_MAX:
+            raise CodeFailure(f"a table is nested more than {DEPTH_MAX} deep")
+        return self._table(list(value.items()), depth)
+
+    def _table(self, entries: list[tuple[Any, Any]], depth: int) -> Value:
+        for key, _ in entries:
+            if not isinstance(key, bytes | bool | int | float):
+                raise CodeFailure(f"a table has a {lupa.lua54.lua_type(key)} as a key")
+        entries.sort(key=lambda entry: _place(entry[0]))
+        pairs = {self.value(key, depth + 1): self.value(inner, depth + 1) for key, inner in entries}
+        is_list = all(isinstance(key, int) for key in pairs) and list(pairs) == list(range(1, len(pairs) + 1))
+        return list(pairs.values()) if pairs and is_list else pairs
 
 
 def _place(key: bytes | float) -> tuple[bool, bool, float, bytes]:

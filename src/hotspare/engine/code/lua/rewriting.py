@@ -1,12 +1,14 @@
-"""Rewrites people's Lua code: `#x` becomes a call of the machine's own `length`.
+"""Rewrites people's Lua code: `#x` becomes a call of the machine's own `length`, and `x .. y` one of `joined`.
 
 Lua answers `#t` of a table with gaps from how the table lies in memory, which a restore changes. The machine's own function looks
-at what the table holds, and at nothing else. Lines stay where they are.
+at what the table holds, and at nothing else. `..` is one instruction however long the text is; the machine's own counts its bytes, so
+that texts that double end at the limit of steps, not at that of the memory, which differs between engines. Lines stay where they are.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -25,6 +27,21 @@ _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _BLOCK_OPEN, _BLOCK_CLOSE = frozenset({"function", "if", "do", "repeat"}), frozenset({"end", "until"})
 _TIDIED = frozenset({"__gc", "__mode"})
 _UNARY = frozenset({"-", "not", "~", "#"})
+_CALLED = ("length", "joined", "joined_all")
+_STRONGER = frozenset("+-*/%^#.:") | {"..."}
+"""Marks that may stand in an operand of `..`; `~` may where it has one operand."""
+_WORDS = frozenset("and break do else elseif end for function goto if in local or repeat return then until while".split())
+"""Words that may stand in none, but for functions as values."""
+_END, _UNTIL = frozenset({"end"}), frozenset({"until"})
+_CLOSED_BY = {
+    "(": frozenset(")"),
+    "[": frozenset("]"),
+    "{": frozenset("}"),
+    "function": _END,
+    "if": _END,
+    "do": _END,
+    "repeat": _UNTIL,
+}
 
 
 class _Token(NamedTuple):
@@ -35,39 +52,116 @@ class _Token(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """The text, and the name by which it calls the function. `weak_line`: where a table that may be a metatable already is
-    told to let go of what it holds when memory is tidied up; 0 is nowhere."""
+    """The text, and the names by which it calls `length`, `joined` and `joined_all`, with commas between. `weak_line`: where a table
+    that may be a metatable already is told to let go of what it holds when memory is tidied up; 0 is nowhere."""
 
     text: str
-    name: str
+    names: str
     weak_line: int
+
+
+class _Piece(NamedTuple):
+    """What stands in place of a piece of the text."""
+
+    begin: int
+    end: int
+    text: str
 
 
 @lru_cache(maxsize=64)
 def rewritten(text: str) -> Rewritten:
     """Of a text that is Lua; of another one anything."""
     tokens = [_Token(str(found.lastgroup), found[0], *found.span()) for found in _TOKEN.finditer(text) if found["blank"] is None]
-    name = "length_"
-    while any(token.text == name for token in tokens):
-        name += "_"
-    pieces: list[tuple[int, int, str]] = []
+    used, behind = {token.text for token in tokens}, "_"
+    while any(name + behind in used for name in _CALLED):
+        behind += "_"
+    length, *joins = (name + behind for name in _CALLED)
+    pieces = list(_Chains(tokens, joins).pieces())
     for at, token in enumerate(tokens):
         if token.text == "#" and token.kind == "mark" and (end := _expression_end(tokens, at + 1)) <= len(tokens):
             place = tokens[end - 1].end
-            pieces += [(token.begin, token.end, f"{name}("), (place, place, ")")]
+            pieces += [_Piece(token.begin, token.end, f"{length}("), _Piece(place, place, ")")]
     made, at = [], 0
-    for begin, end, piece in sorted(pieces):
-        made += [text[at:begin], piece]
-        at = end
-    return Rewritten("".join((*made, text[at:])), name, _weak_line(text, tokens))
+    for piece in sorted(pieces):
+        made += [text[at : piece.begin], piece.text]
+        at = piece.end
+    return Rewritten("".join((*made, text[at:])), ", ".join((length, *joins)), _weak_line(tokens, text))
 
 
-def _weak_line(text: str, tokens: list[_Token]) -> int:
+def _weak_line(tokens: list[_Token], text: str) -> int:
     """`m.__mode = ...`, which no call of `setmetatable` sees; `{__mode = ...}` one does."""
     for before, token in pairwise(tokens):
         if (before.text == "." and token.text in _TIDIED) or token.text[1:-1] in _TIDIED:
             return text.count("\n", 0, token.begin) + 1
     return 0
+
+
+class _Level:
+    """Within one pair of brackets, or one block: where the operand begins that is gone through, and the chain of `..` that it is in."""
+
+    def __init__(self, start: int, closing: frozenset[str]) -> None:
+        self.start = start
+        self.closing = closing
+        self.chain: list[int] = []
+        """Where its operands begin; that of the last is `start`."""
+
+
+class _Chains:
+    """Finds operands of `..`: everything that binds stronger. One goes on until a word or mark that binds weaker, or until a name
+    that follows another operand, with which a statement begins."""
+
+    def __init__(self, tokens: list[_Token], names: Sequence[str]) -> None:
+        """`names` of the functions that join two values, and more."""
+        self._tokens, self._names = tokens, names
+
+    def pieces(self) -> Iterator[_Piece]:
+        levels, is_operand = [_Level(0, frozenset())], False
+        for at, token in enumerate(self._tokens):
+            level = levels[-1]
+            is_mark, is_word = token.kind == "mark", token.kind == "name" and token.text in _WORDS
+            if is_mark and token.text == "..":
+                level.chain.append(level.start)
+                level.start, is_operand = at + 1, False
+            elif token.text in level.closing and (is_mark or is_word):
+                yield from self._ended(level, at)
+                levels.pop()
+                is_operand = token.text != "until"
+                if token.text == "until":
+                    levels[-1].start = at + 1
+            elif (is_mark or is_word) and token.text in _CLOSED_BY:
+                if self._is_apart(at) or (is_word and is_operand):
+                    yield from self._ended(level, at)
+                    level.start = at
+                levels.append(_Level(at + 1, _CLOSED_BY[token.text]))
+                is_operand = False
+            elif is_word or (is_mark and token.text not in _STRONGER and not (token.text == "~" and not is_operand)):
+                yield from self._ended(level, at)
+                level.start, is_operand = at + 1, False
+            elif token.kind == "name" and is_operand:
+                yield from self._ended(level, at)
+                level.start = at
+            else:
+                is_operand = token.text == "..." or not (is_mark or token.text == "not")
+        yield from self._ended(levels[0], len(self._tokens))
+
+    def _is_apart(self, at: int) -> bool:
+        """Of what opens a level: whether it is no part of an operand, but begins a statement."""
+        token = self._tokens[at]
+        if token.text == "(":
+            return at > 0 and self._tokens[at - 1].text == "end"
+        return token.kind == "name" and token.text != "function"
+
+    def _ended(self, level: _Level, at: int) -> Iterator[_Piece]:
+        """The chain of the level, which ends before the token at `at`."""
+        if level.chain:
+            first, last, end = self._tokens[level.chain[0]], self._tokens[level.start], self._tokens[at - 1].end
+            yield _Piece(first.begin, first.begin, f"{self._names[len(level.chain) > 1]}(")
+            for begin in (*level.chain[1:], level.start):
+                join = self._tokens[begin - 1]
+                yield _Piece(join.begin, join.end, ",")
+            yield _Piece(last.begin, last.begin, "(")
+            yield _Piece(end, end, "))")
+            level.chain = []
 
 
 def _expression_end(tokens: list[_Token], at: int) -> int:

@@ -10,7 +10,7 @@ local TEXT_BYTES_MAX = 16 << 20 -- of what one event causes, and of what is put 
 
 local function made(lines, name, names)
   return assert(load(concat(lines, "\n"), "=" .. name, "t", {
-    unpack = string.unpack, pack = string.pack, sub = string.sub, lower = string.lower, math_type = math.type, type = type, tostring = tostring,
+    unpack = string.unpack, pack = string.pack, sub = string.sub, lower = string.lower, math_type = math.type, type = type, tostring = host.text, nan = host.unsigned(0 / 0),
     getmetatable = debug.getmetatable, rawget = rawget, ipairs = ipairs, concat = concat, names = names, opcodes = host.opcodes, text = host.shown, TEXT_BYTES_MAX = TEXT_BYTES_MAX,
   }))()
 end
@@ -67,7 +67,7 @@ end
 local CHECKS = {
   i4 = 'if math_type(v) ~= "integer" or v < -0x80000000 or v > 0x7fffffff then odd(n, %d, v) nulls = nulls | %d v = 0 end',
   i8 = 'if math_type(v) ~= "integer" then odd(n, %d, v) nulls = nulls | %d v = 0 end',
-  d = 'if math_type(v) == "integer" then v = v + 0.0 elseif math_type(v) ~= "float" then odd(n, %d, v) nulls = nulls | %d v = 0.0 end',
+  d = 'if math_type(v) == "integer" then v = v + 0.0 elseif math_type(v) ~= "float" then odd(n, %d, v) nulls = nulls | %d v = 0.0 elseif v ~= v then v = nan end',
   o = "odd(n, %d, v) nulls = nulls | %d v = 0",
 }
 

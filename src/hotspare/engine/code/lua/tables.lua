@@ -1,7 +1,7 @@
 -- The library table, with its loops paid for, and a sort whose order is fixed; and lengths, which follow from what a table holds: Lua's
 -- own follow from how it lies in memory where it has gaps.
 local host = ...
-local charge, ult = host.charge, math.ult
+local charge, unsigned, ult = host.charge, host.unsigned, math.ult
 local error, type, select, math_type, tonumber, rawget = error, type, select, math.type, tonumber, rawget
 local concat, unpack, move, sort, tointeger = table.concat, table.unpack, table.move, table.sort, math.tointeger
 local getmetatable = debug.getmetatable
@@ -74,9 +74,11 @@ local function counted(t, name)
   return count
 end
 
-local function place_of(value, name)
+local function place_of(value, name, number)
   local place = tointeger(tonumber(value))
-  if not place then error("bad argument #2 to '" .. name .. "' (number expected, got " .. type(value) .. ")", 3) end
+  if not place then
+    error("bad argument #" .. (number or 2) .. " to '" .. name .. "' (number expected, got " .. type(value) .. ")", 3)
+  end
   return place
 end
 
@@ -152,20 +154,33 @@ host.builtins.table = {
     return removed
   end,
   concat = function(t, separator, first, last)
-    first, last = first or 1, last or counted(t, "concat")
-    if math_type(first) == "integer" and math_type(last) == "integer" then shifted(last - first + 1) end
-    local text = concat(t, separator or "", first, last)
-    charge(#text >> 6)
-    return text
+    local count = last == nil and counted(t, "concat") or place_of(last, "concat", 4)
+    first, separator = first == nil and 1 or place_of(first, "concat", 3), unsigned(separator) or ""
+    local texts, bytes = {}, 0
+    for i = first, count do
+      local value = t[i]
+      local kind = type(value)
+      if kind == "string" then
+        bytes = bytes + #value
+      elseif kind == "number" then
+        value = unsigned(value)
+      else
+        error("invalid value (at index " .. i .. ") in table for 'concat'", 2)
+      end
+      texts[i] = value
+    end
+    if type(separator) == "string" and first <= count then charge(bytes + (count - first) * #separator >> 6) end
+    return concat(texts, separator, first, count)
   end,
   unpack = function(t, first, last)
-    first, last = first or 1, last or length(t)
-    if math_type(first) == "integer" and math_type(last) == "integer" then shifted(last - first + 1) end
+    first, last = first == nil and 1 or place_of(first, "unpack"), last == nil and length(t) or place_of(last, "unpack", 3)
+    shifted(last - first + 1)
     return unpack(t, first, last)
   end,
   pack = table.pack,
   move = function(t, first, last, ...)
-    if math_type(first) == "integer" and math_type(last) == "integer" and first <= last then
+    first, last = place_of(first, "move"), place_of(last, "move", 3)
+    if first <= last then
       if ult(1 << 40, last - first) then error("table.move: too many values", 2) end
       charge(last - first)
     end

@@ -1,22 +1,36 @@
 -- The library string: the machine's own, paid for by what it reads and makes.
 local host = ...
-local builtins, charge, text = host.builtins, host.charge, host.text
-local error, type, select, getmetatable = error, type, select, getmetatable
+local builtins, charge, text, unsigned = host.builtins, host.charge, host.text, host.unsigned
+local error, type, select, tonumber, getmetatable, ipairs = error, type, select, tonumber, getmetatable, ipairs
 local find, gsub, match, gmatch, rep, format = string.find, string.gsub, string.match, string.gmatch, string.rep, string.format
-local sub, byte = string.sub, string.byte
+local concat, meta_of, rawget = table.concat, debug.getmetatable, rawget
+local sub, byte, packed, unpacked, tointeger = string.sub, string.byte, string.pack, string.unpack, math.tointeger
+local len, pack, unpack = string.len, table.pack, table.unpack
 
 local BYTES_A_STEP = 64
+local NUMBER_BYTES = 24 -- of a number as a text, at most
 local UNWEIGHED = 1024 -- a text so short costs no more than the call
 
 local function weigh(bytes)
   if bytes > UNWEIGHED then charge(bytes // BYTES_A_STEP) end
 end
 
+-- An argument that is a whole number, as the library takes it.
+local function whole(value, otherwise) return tointeger(tonumber(value)) or otherwise end
+
 local function weighed(f)
   return function(s, ...)
-    if type(s) == "string" then weigh(#s) end
+    if type(s) == "string" then weigh(#s) else s = unsigned(s) end
     return f(s, ...)
   end
+end
+
+-- What `sub` and `byte` take of a text: how many bytes.
+local function slice(s, first, last)
+  first, last = whole(first, 1), whole(last, -1)
+  if first < 0 then first = first < -#s and 1 or #s + first + 1 end
+  if last < 0 then last = #s + last + 1 end
+  return (last > #s and #s or last) - first + 1
 end
 
 -- The longest row of characters of a class.
@@ -83,28 +97,88 @@ end
 
 local function matching(f)
   return function(s, p, ...)
+    s, p = unsigned(s), unsigned(p)
     weigh_match(s, p, ...)
     return f(s, p, ...)
   end
 end
 
-local function replacing(s, p, ...)
-  weigh_match(s, p)
-  return gsub(s, p, ...)
+local COUNTED = 1 << 20 -- bytes that a replacement may make before it is counted how often it is made
+
+-- What `gsub` makes of a text by a text: at most as much at each place, and as often all that a part of the pattern has found.
+local function weigh_replaced(s, p, made, most)
+  local _, parts = gsub(made, "%%", "")
+  local times = whole(most, #s + 1)
+  if times > #s + 1 then times = #s + 1 end
+  if times > 0 and times * #made > COUNTED then _, times = gsub(s, p, "%0", times) end
+  if times > 0 then weigh(times * #made + parts * #s) end
 end
 
+local function weighed_value(value)
+  if type(value) == "string" then weigh(#value) end
+  return unsigned(value)
+end
+
+local function replacing(s, p, made, most)
+  s, p, made = unsigned(s), unsigned(p), unsigned(made)
+  weigh_match(s, p)
+  local kind = type(made)
+  if kind == "function" then
+    return gsub(s, p, function(...) return weighed_value(made(...)) end, most)
+  elseif kind == "table" then
+    return gsub(s, p, function(found) return weighed_value(made[found]) end, most)
+  elseif (kind == "string" or kind == "number") and type(p) == "string" and type(s) == "string" then
+    weigh_replaced(s, p, text(made), most)
+  end
+  return gsub(s, p, made, most)
+end
+
+-- The values that a text is put together from, how many they are, and how many bytes those that are texts have.
+local function parts(shown, ...)
+  local count, bytes, values = select("#", ...), 0, { ... }
+  for i = 1, count do
+    local value = shown(values[i])
+    if type(value) == "string" then bytes = bytes + #value end
+    values[i] = value
+  end
+  return values, count, bytes
+end
+
+local function formatted(value)
+  local kind = type(value)
+  if kind == "table" or kind == "function" or kind == "thread" then return text(value) end
+  return unsigned(value)
+end
+
+local QUOTED = 4 -- bytes at most that `%q` makes of one
+
 local library = {
-  byte = string.byte,
-  char = string.char,
-  len = string.len,
-  sub = sub,
-  packsize = string.packsize,
-  pack = function(...)
-    local packed = string.pack(...)
-    weigh(#packed)
-    return packed
+  byte = function(s, first, last)
+    s = unsigned(s)
+    if type(s) == "string" and last ~= nil then weigh(16 * slice(s, first, last)) end
+    return byte(s, first, last)
   end,
-  unpack = string.unpack,
+  char = string.char,
+  len = function(s) return len(unsigned(s)) end,
+  sub = function(s, first, last)
+    if type(s) ~= "string" then s = unsigned(s) elseif #s > UNWEIGHED then weigh(slice(s, first, last)) end
+    return sub(s, first, last)
+  end,
+  packsize = string.packsize,
+  pack = function(pattern, ...)
+    local values, count, bytes = parts(unsigned, ...)
+    if type(pattern) == "string" then
+      for digits in gmatch(pattern, "c(%d+)") do bytes = bytes + (tonumber(digits) or 0) end
+      weigh(bytes < 1e15 and bytes // 1 | 0 or 1 << 50)
+    end
+    return packed(pattern, unpack(values, 1, count))
+  end,
+  unpack = function(pattern, s, ...)
+    if type(s) ~= "string" or #s <= UNWEIGHED then return unpacked(pattern, unsigned(s), ...) end
+    local values = pack(unpacked(pattern, s, ...))
+    for i = 1, values.n do weighed_value(values[i]) end
+    return unpack(values, 1, values.n)
+  end,
   lower = weighed(string.lower),
   upper = weighed(string.upper),
   reverse = weighed(string.reverse),
@@ -112,6 +186,7 @@ local library = {
   gmatch = matching(gmatch),
   gsub = replacing,
   find = function(s, p, init, plain)
+    s, p = unsigned(s), unsigned(p)
     if plain and type(s) == "string" and type(p) == "string" then
       weigh(#s * (1 + #p // BYTES_A_STEP))
     else
@@ -120,7 +195,8 @@ local library = {
     return find(s, p, init, plain)
   end,
   rep = function(s, n, separator)
-    local count = math.tointeger(n) or 0
+    s, separator = unsigned(s), unsigned(separator)
+    local count = whole(n, 0)
     if (type(s) == "string" or type(s) == "number") and count > 0 then
       local bytes = (#text(s) + (type(separator) == "string" and #separator or 0) + 0.0) * count
       if bytes > 1e15 then charge(host.steps_max + 1) end
@@ -130,21 +206,69 @@ local library = {
     return rep(s, n, separator)
   end,
   format = function(pattern, ...)
-    local count = select("#", ...)
-    local arguments = { ... }
-    for i = 1, count do
-      local kind = type(arguments[i])
-      if kind == "table" or kind == "function" or kind == "thread" or kind == "userdata" then arguments[i] = text(arguments[i]) end
+    local values, count, bytes = parts(formatted, ...)
+    if type(pattern) == "string" then
+      if find(gsub(pattern, "%%%%", ""), "%%[^%a%%]*p") then
+        error("%p tells where a value stands in memory, which differs from engine to engine", 2)
+      end
+      weigh(#pattern + bytes * (find(pattern, "%%q") and QUOTED or 1))
     end
-    if type(pattern) == "string" and find(gsub(pattern, "%%%%", ""), "%%[^%a%%]*p") then
-      error("%p tells where a value stands in memory, which differs from engine to engine", 2)
-    end
-    local made = format(pattern, table.unpack(arguments, 1, count))
-    weigh(#made)
-    return made
+    return format(unsigned(pattern), unpack(values, 1, count))
   end,
 }
 builtins.string = library
+
+-- What is wrong with joining two values: the kind of one that cannot be joined, or nothing.
+local function unjoinable(a, b)
+  local first, second = type(a), type(b)
+  local is_text = first == "string" or first == "number"
+  if is_text and (second == "string" or second == "number") then return nil end
+  for _, value in ipairs({ a, b }) do
+    local own = meta_of(value)
+    if own ~= nil and rawget(own, "__concat") ~= nil then return nil end
+  end
+  return is_text and second or first
+end
+
+-- What `a .. b` gives.
+local function joined(a, b)
+  local first, second = type(a), type(b)
+  if (first == "string" or first == "number") and (second == "string" or second == "number") then
+    if first == "number" then a = text(a) end
+    if second == "number" then b = text(b) end
+    local bytes = #a + #b
+    if bytes > UNWEIGHED then charge(bytes // BYTES_A_STEP) end
+    return a .. b
+  end
+  local wrong = unjoinable(a, b)
+  if wrong then error("attempt to concatenate a " .. wrong .. " value", 2) end
+  return a .. b
+end
+host.joined = joined
+
+-- What `a .. b .. c` and longer ones give, which are joined from the right.
+function host.joined_all(...)
+  local count, values, bytes = select("#", ...), { ... }, 0
+  for i = 1, count do
+    local value = values[i]
+    local kind = type(value)
+    if kind == "string" then
+      bytes = bytes + #value
+    elseif kind == "number" then
+      values[i], bytes = unsigned(value), bytes + NUMBER_BYTES
+    else
+      local made = values[count]
+      for j = count - 1, 1, -1 do
+        local wrong = unjoinable(values[j], made)
+        if wrong then error("attempt to concatenate a " .. wrong .. " value", 2) end
+        made = joined(values[j], made)
+      end
+      return made
+    end
+  end
+  weigh(bytes)
+  return concat(values)
+end
 
 local meta = getmetatable("")
 meta.__index = library

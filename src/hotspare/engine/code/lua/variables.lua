@@ -1,28 +1,39 @@
--- What the variables of the program hold, as bytes: its globals, what its modules returned, and the locals that its functions share.
+-- What the variables of the program hold, as bytes: its globals, what its modules returned, what it put into the libraries, and the
+-- locals that its functions share.
 --
 --   number of shared locals, their values; number of tables, then each: its metatable, its length, keys and values in turn
 --   a value: a letter for its kind, then its bytes; numbers are 8 bytes, little-endian
 --
--- Tables are numbered as they are met, breadth first, so names for one table stay names for one table. Functions are those that loading
--- the program made, or that every program has: they are told by number and name.
+-- Tables are numbered as they are met, breadth first, so names for one table stay names for one table. The first are those that every
+-- program has: of these it is told what differs from what they hold at first. Functions are those that loading the program made, or that
+-- every program has: they are told by number and name. People's code never runs here: tables are read, written and compared raw.
 local host = ...
-local builtins, ordered, text = host.builtins, host.ordered, host.text
-local error, type, rawget, rawset, rawnext, pairs, rawlen = error, type, rawget, rawset, next, pairs, rawlen
+local builtins, ordered, text, unsigned = host.builtins, host.ordered, host.text, host.unsigned
+local error, type, select, ipairs, pcall, rawget, rawset, rawequal, rawnext, assert = error, type, select, ipairs, pcall, rawget, rawset, rawequal, next, assert
 local getmetatable, setmetatable = debug.getmetatable, debug.setmetatable
 local getupvalue, setupvalue, upvalueid = debug.getupvalue, debug.setupvalue, debug.upvalueid
 local pack, unpack, concat, math_type = string.pack, string.unpack, table.concat, math.type
+local find, sub = string.find, string.sub
 local is_native = function(f) return debug.getinfo(f, "S").what == "C" end
 
 local PATH_LENGTH_MAX = 200
 
-local name_of, named = {}, {} -- of what every program has
+local name_of, named = {}, {} -- of functions that every program has
 local number_of, numbered = {}, {} -- of functions that loading made
 local cells = {} -- shared locals: a function, the place there, and the name
-local library_before = {} -- what the libraries held once the program was loaded
+local roots, root_names, first_held = { host.env, host.loaded }, { "", "" }, {} -- of each root what it holds at first, its keys in order
+local has_own_metatable = { [host.env] = true, [host.loaded] = true }
+local is_machine = {} -- functions that the program is given by other ways than names
 
 local function know(name, value)
   if not name_of[value] then name_of[value] = name end
   named[name] = value
+end
+
+local function note_root(t)
+  local held, keys = {}, ordered(t)
+  for i = 1, #keys do held[keys[i]] = rawget(t, keys[i]) end
+  first_held[t] = { held = held, keys = keys }
 end
 
 local builtin_names = ordered(builtins)
@@ -31,81 +42,121 @@ for i = 1, #builtin_names do
   local value = builtins[name]
   if type(value) == "function" then know(name, value) end
   if type(value) == "table" and name ~= "_G" then
-    know(name, value)
+    roots[#roots + 1], root_names[#roots + 1] = value, name
+    has_own_metatable[value] = getmetatable(value) ~= nil
     local inner = ordered(value)
     for j = 1, #inner do
       if type(value[inner[j]]) == "function" then know(name .. "." .. inner[j], value[inner[j]]) end
     end
   end
 end
+for i = 1, #roots do note_root(roots[i]) end
+for _, f in ipairs({ host.length, host.joined, host.joined_all }) do is_machine[f] = true end
 
--- Find the functions and shared locals that loading made, in an order that is always the same.
-function host.scan()
-  local queue, seen, seen_cells, at = { host.env, host.loaded }, {}, {}, 0
-  local function visit(value)
+-- Go through what the program can reach, in an order that is always the same where `keys_of` gives one: `visit` is called with each
+-- table and function. Functions that every program has are not among them.
+local function walk(keys_of, visit)
+  local queue, seen, at = {}, {}, 0
+  local function add(value)
     local kind = type(value)
-    if (kind == "table" or kind == "function") and not seen[value] then
+    if (kind == "table" or kind == "function" or kind == "thread") and not seen[value] and not name_of[value] and not is_machine[value] then
       seen[value] = true
       queue[#queue + 1] = value
     end
   end
-  seen[host.env], seen[host.loaded] = true, true
+  for i = 1, #roots do add(roots[i]) end
+  for i = 1, #cells do add((select(2, getupvalue(cells[i][1], cells[i][2])))) end
   while at < #queue do
     at = at + 1
     local value = queue[at]
+    if not visit(value, add) then return end
+    if type(value) == "table" then
+      if not has_own_metatable[value] then add(getmetatable(value)) end
+      keys_of(value, add)
+    end
+  end
+end
+
+-- Find the functions and shared locals that loading made.
+function host.scan()
+  local seen_cells = {}
+  walk(function(t, add)
+    local ok, keys, count = pcall(ordered, t)
+    for i = 1, ok and count or 0 do add(rawget(t, keys[i])) end
+  end, function(value, add)
+    if type(value) ~= "function" or is_native(value) or host.wrapped[value] then return true end
+    numbered[#numbered + 1] = value
+    number_of[value] = #numbered
+    local place = 1
+    while true do
+      local name, inner = getupvalue(value, place)
+      if not name then return true end
+      local id = upvalueid(value, place)
+      if not seen_cells[id] and not is_machine[inner] then
+        seen_cells[id] = true
+        cells[#cells + 1] = { value, place, name }
+        add(inner)
+      end
+      place = place + 1
+    end
+  end)
+end
+
+-- Whether collecting garbage changes no variable: there is no weak table, nor a function or coroutine that may hide one.
+function host.is_weak_free()
+  local is_free = true
+  walk(function(t, add)
+    for key, value in rawnext, t do
+      add(key)
+      add(value)
+    end
+  end, function(value, add)
     if type(value) == "table" then
       local meta = getmetatable(value)
-      if type(meta) == "table" and not name_of[value] then visit(meta) end
-      local ok, keys, count = pcall(ordered, value)
-      for i = 1, ok and count or 0 do visit(rawget(value, keys[i])) end
-    elseif not name_of[value] and not is_native(value) then
-      numbered[#numbered + 1] = value
-      number_of[value] = #numbered
-      local place = 1
-      while true do
-        local name, inner = getupvalue(value, place)
-        if not name then break end
-        local id = upvalueid(value, place)
-        if not seen_cells[id] and inner ~= host.length then
-          seen_cells[id] = true
-          cells[#cells + 1] = { value, place, name }
-          visit(inner)
-        end
-        place = place + 1
-      end
+      is_free = meta == nil or rawget(meta, "__mode") == nil
+    else
+      is_free = number_of[value] ~= nil
     end
-  end
-  for name, value in rawnext, named do
-    if type(value) == "table" then
-      local copy = {}
-      for key, inner in rawnext, value do copy[key] = inner end
-      library_before[name] = copy
-    end
-  end
+    return is_free
+  end)
+  return is_free
 end
 
 local function within(path, key)
   if path == "" then return text(key) end
-  local inner = type(key) == "string" and string.find(key, "^[%a_][%w_]*$") and path .. "." .. key or path .. "[" .. text(key) .. "]"
-  return string.sub(inner, 1, PATH_LENGTH_MAX)
+  local inner = type(key) == "string" and find(key, "^[%a_][%w_]*$") and path .. "." .. key or path .. "[" .. text(key) .. "]"
+  return sub(inner, 1, PATH_LENGTH_MAX)
 end
 
 local function unkept(path, kind) error({ unkept = path, kind = kind }, 0) end
 
-local function check_libraries()
-  for name, before in rawnext, library_before do
-    for key, value in rawnext, named[name] do
-      if before[key] ~= value then unkept(within(name, key), "function of a library that changed") end
+-- The keys of a table in order; of one that every program has those whose values are no more what they were at first.
+local function keys_of(t, path)
+  local ok, keys, count = pcall(ordered, t)
+  if not ok then unkept(path, "table with such a key") end
+  local first = first_held[t]
+  if not first then return keys, count end
+  local changed, n = {}, 0
+  for i = 1, #first.keys do
+    if rawget(t, first.keys[i]) == nil then
+      n = n + 1
+      changed[n] = first.keys[i]
     end
   end
+  for i = 1, count do
+    if not rawequal(rawget(t, keys[i]), first.held[keys[i]]) then
+      n = n + 1
+      changed[n] = keys[i]
+    end
+  end
+  return changed, n
 end
 
 -- The bytes, and how many values they are. An error where they are more than `bytes_max`, or a value cannot be kept.
 function host.save(bytes_max)
-  host.clear()
-  check_libraries()
   local pieces, n, bytes, values = {}, 0, 0, 0
-  local tables, paths, table_number, count = { host.env, host.loaded }, { "", "" }, { [host.env] = 0, [host.loaded] = 1 }, 2
+  local tables, paths, table_number, count = {}, {}, {}, #roots
+  for i = 1, count do tables[i], paths[i], table_number[roots[i]] = roots[i], root_names[i], i - 1 end
 
   local function put(piece)
     n = n + 1
@@ -121,23 +172,18 @@ function host.save(bytes_max)
       if math_type(value) == "integer" then
         put(pack("<c1i8", "i", value))
       else
-        put(pack("<c1d", "d", value))
+        put(pack("<c1d", "d", unsigned(value)))
       end
     elseif kind == "string" then
       put(pack("<c1s8", "s", value))
     elseif kind == "table" then
-      local name = name_of[value]
-      if name then
-        put(pack("<c1s8", "k", name))
-      else
-        local number = table_number[value]
-        if not number then
-          number = count
-          count = count + 1
-          tables[count], paths[count], table_number[value] = value, path, number
-        end
-        put(pack("<c1i8", "r", number))
+      local number = table_number[value]
+      if not number then
+        number = count
+        count = count + 1
+        tables[count], paths[count], table_number[value] = value, path, number
       end
+      put(pack("<c1i8", "r", number))
     elseif kind == "boolean" then
       put(value and "T" or "F")
     elseif kind == "nil" then
@@ -161,35 +207,19 @@ function host.save(bytes_max)
   while at < count do
     at = at + 1
     local t, path = tables[at], paths[at]
-    local meta = t ~= host.env and getmetatable(t) or nil
-    if meta ~= nil then
-      for _, name in pairs({ "__gc", "__mode" }) do
-        if rawget(meta, name) ~= nil then unkept(path, "table that is " .. (name == "__gc" and "finalised" or "weak")) end
+    if not has_own_metatable[t] then
+      local meta = getmetatable(t)
+      if meta ~= nil then
+        if rawget(meta, "__gc") ~= nil then unkept(path, "table that is finalised") end
+        if rawget(meta, "__mode") ~= nil then unkept(path, "table that is weak") end
       end
+      put_value(meta, path)
     end
-    put_value(meta, path)
-    local ok, keys, length = pcall(ordered, t)
-    if not ok then unkept(path, "table with such a key") end
-    local body, body_count = {}, 0
-    if t == host.env then
-      for _, name in rawnext, builtin_names do
-        if rawget(t, name) == nil then
-          body_count = body_count + 1
-          body[body_count] = name
-        end
-      end
-    end
+    local keys, length = keys_of(t, path)
+    put(pack("<i8", length))
     for i = 1, length do
-      local key = keys[i]
-      if t ~= host.env or rawget(t, key) ~= builtins[key] then
-        body_count = body_count + 1
-        body[body_count] = key
-      end
-    end
-    put(pack("<i8", body_count))
-    for i = 1, body_count do
-      put_value(body[i], path)
-      put_value(rawget(t, body[i]), within(path, body[i]))
+      put_value(keys[i], path)
+      put_value(rawget(t, keys[i]), within(path, keys[i]))
     end
   end
   return concat(pieces, "", 1, n) .. pack("<i8", count), values
@@ -198,14 +228,15 @@ end
 -- Take over what `save` returned. Any error says that it did not.
 function host.load(data)
   local at, count = 1, unpack("<i8", data, #data - 7)
-  local tables = { [0] = host.env, [1] = host.loaded }
+  local tables = {}
+  for i = 1, #roots do tables[i - 1] = roots[i] end
   local function number()
     local found
     found, at = unpack("<i8", data, at)
     return found
   end
   local function value()
-    local letter = string.sub(data, at, at)
+    local letter = sub(data, at, at)
     at = at + 1
     if letter == "N" then return nil end
     if letter == "T" then return true end
@@ -236,13 +267,15 @@ function host.load(data)
   end
   assert(number() == #cells, "other locals")
   for i = 1, #cells do setupvalue(cells[i][1], cells[i][2], (value())) end
-  for key in rawnext, host.loaded do host.loaded[key] = nil end
-  for key in rawnext, host.env do host.env[key] = builtins[key] end
+  for i = 1, #roots do
+    local t = roots[i]
+    for key in rawnext, t do rawset(t, key, nil) end
+    for key, held in rawnext, first_held[t].held do rawset(t, key, held) end
+  end
   for place = 0, count - 1 do
     local t = tables[place] or {}
     tables[place] = t
-    local meta = value()
-    if place > 0 then setmetatable(t, meta) end
+    if not has_own_metatable[t] then setmetatable(t, (value())) end
     for _ = 1, number() do
       local key = value()
       rawset(t, key, (value()))
