@@ -17,7 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from hotspare.adapters.esp.connector_options import FILE_KIND, connector_file, file_style, publish_options, subscribe_options
+from hotspare.adapters.esp.connector_options import FILE_KIND, file_style, publish_options, subscribe_options
+from hotspare.adapters.esp.connector_paths import with_absolute_paths
 from hotspare.adapters.esp.generated_options import generator_of
 from hotspare.adapters.esp.socket_options import connector_address, line_format, line_options
 from hotspare.adapters.esp.topic_options import topic_name, topic_publish_options, topic_send_options, topic_url
@@ -51,6 +52,7 @@ from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.resolve import Resolved, ResolvedWindow
 from hotspare.model.statedb import RecordKeeping, RecordQuery
 from hotspare.model.windows.registry import type_of
+from hotspare.places import absolute_path, absolute_url
 from hotspare.retry import Retry
 from hotspare.shard import WHOLE, Shard
 from hotspare.telemetry.log import Log, LogEvent
@@ -112,7 +114,7 @@ class ConnectorSet:
         self._resolved = resolved
         self._bus = bus
         self._prefix = prefix
-        self._home = home or Path.cwd()
+        self._home = absolute_path(home or "")
         self._log = log or Log()
         self._run: _Run | None = None
         self._threads: dict[str, threading.Thread] = {}
@@ -229,6 +231,7 @@ class ConnectorSet:
         return lambda stop: self._subscribed(window, connector, stop)
 
     def _published(self, window: WindowId, connector: Connector, stop: threading.Event, publish: _Publish) -> None:
+        connector = with_absolute_paths(connector, self._home)
         project, path = self._resolved.project.name, connector_path(window, connector)
         topic = inbound_topic(self._prefix, project, window.query, window.window)
         log = self._log.bind(connector=path)
@@ -246,7 +249,7 @@ class ConnectorSet:
             publish_lines(self._bus, source.partition, address, lines, stop, routing=by_line)
             return
         options = publish_options(connector, schema, source.name)
-        file = connector_file(connector, self._home)
+        file = Path(connector.get("fsname"))
         publish_file(self._bus, source.partition, file, options, stop, troubled=source.troubled, routing=source.routing)
 
     def _generate(self, window: WindowId, connector: Connector, source: _Source, stop: threading.Event) -> None:
@@ -264,6 +267,7 @@ class ConnectorSet:
         topic, number = self._stream(window), None if self._shard.is_whole else self._shard.number
         stream = topic if number is None else f"{topic}/{number}"
         options = SendOptions(stream, RecordForm(kept, self._resolved.schema(window)))
+        kept = replace(kept, server=absolute_url(kept.server, self._home))
         with contextlib.closing(open_state_writer(kept, stream, turn.epoch)) as writer:
             send_topic(self._bus, topic, writer, options, turn, self._report(topic, f"{window}/{_RECORDS}"), number)
 
@@ -273,6 +277,7 @@ class ConnectorSet:
         project, path = self._resolved.project.name, f"{window.id}/{_RECORDS}"
         inbound = inbound_topic(self._prefix, project, window.id.query, window.id.window)
         log, asks = self._log.bind(connector=path), self._resolved.schema(window.asked_by)
+        query = replace(query, server=absolute_url(query.server, self._home))
         with contextlib.closing(open_look_ups(query, asks, window.schema, window.window.index)) as look_ups:
             options = TopicPublishOptions(
                 f"connector:{project}/{path}", TopicForm(rows=RowForm(schema=window.schema)), outputs=look_ups
@@ -292,7 +297,7 @@ class ConnectorSet:
         )
 
     def _subscribed(self, window: WindowId, connector: Connector, stop: threading.Event) -> None:
-        topic = self._stream(window)
+        connector, topic = with_absolute_paths(connector, self._home), self._stream(window)
         report = self._report(topic, f"{window}/{connector.name}")
         (self._send if connector.kind in BUS_KINDS else self._subscribe)(window, connector, topic, report, stop)
 
@@ -311,7 +316,7 @@ class ConnectorSet:
         if address is not None:
             subscribe_lines(self._bus, topic, address, rows, line_format(connector), stop, partition=partition)
             return
-        file = shard_file(connector_file(connector, self._home), self._shard)
+        file = shard_file(Path(connector.get("fsname")), self._shard)
         subscribe_file(self._bus, topic, file, rows, subscribe_options(connector), stop, report, partition)
 
     def _worked(self, task: _Task, run: _Run, before: threading.Thread | None) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.cli.shared.inbound import Target, inbound_place, say_published
+from hotspare.cli.shared.places import PATH, PATH_OR_URL, URL
 from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
 from hotspare.cli.shared.turns import (
     CoordinationOption,
@@ -19,6 +20,7 @@ from hotspare.cli.shared.turns import (
     LeaseOption,
     Lines,
     Transport,
+    TransportConfigOption,
     TurnOptions,
     file_format,
     in_turns,
@@ -27,6 +29,7 @@ from hotspare.cli.shared.turns import (
     transport,
 )
 from hotspare.cli.shared.values import ShardsOption, prefix_of, refuse_idle
+from hotspare.places import absolute_place
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.canonical import RowForm
@@ -54,14 +57,22 @@ _FormatOption = Annotated[
     ),
 ]
 _FileArgument = Annotated[
-    str, typer.Argument(help="File with rows opcode,flag,field,... (see --format); or tcp://:PORT to listen for lines.")
+    str,
+    typer.Argument(
+        help="File with rows opcode,flag,field,... (see --format); or tcp://:PORT to listen for lines.", parser=absolute_place
+    ),
 ]
 _TopicOption = Annotated[str, typer.Option(help="Topic of others to bring in; FILE is the URL of the bus where it is.")]
 _TopicPartitionOption = Annotated[int | None, typer.Option(min=0, help="The one partition of --topic to read; by default all.")]
 _StartOption = Annotated[str, typer.Option(help="Where to begin with --topic at first: smallest, largest or an offset.")]
-_AvroOption = Annotated[Path | None, typer.Option(help="File with the schema, where each message of --topic is one Avro datum.")]
+_AvroOption = Annotated[
+    Path | None, typer.Option(help="File with the schema, where each message of --topic is one Avro datum.", **PATH)
+]
 _SchemasOption = Annotated[
-    str, typer.Option(help="Registry (http://...) or folder (17.avsc) of the schemas that messages of --topic in avro name.")
+    str,
+    typer.Option(
+        help="Registry (http://...) or folder (17.avsc) of the schemas that messages of --topic in avro name.", **PATH_OR_URL
+    ),
 ]
 _ValueOption = Annotated[str, typer.Option(help="Field of which each message of --topic is the value; other fields are null.")]
 
@@ -74,10 +85,10 @@ class _Flags(StrEnum):
 def command(
     file: _FileArgument,
     *,
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")] = "",
+    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)] = "",
     window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Source window that the rows are for.")],
     prefix: Annotated[str, typer.Option(help="First part of all topic names.")] = "hotspare",
-    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.")] = None,
+    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     header: Annotated[int, typer.Option(min=0, help="Rows to leave out at the beginning.")] = 0,
     growing: Annotated[bool, typer.Option("--growing", help="Wait for more rows at the end of the file, until Ctrl-C.")] = False,
@@ -105,7 +116,7 @@ def command(
     avro_schema: _AvroOption = None,
     schemas: _SchemasOption = "",
     value: _ValueOption = "",
-    transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
+    transport_config: TransportConfigOption = None,
 ) -> None:
     """Publish a file, or a topic of others. Start the same command again after a crash: it goes on with the next row."""
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm

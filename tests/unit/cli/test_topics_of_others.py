@@ -65,7 +65,7 @@ def test_the_command_of_the_page_brings_in_a_topic_of_two_partitions_once(tmp_pa
         (["--growing"], "--growing with --topic has no effect"),
         (["--initial-offset", "soon"], "--initial-offset is 'soon'"),
         (["--begin", "5"], "begin is 5, a topic has no such place"),
-        (["--avro-schema", "absent.json", "--format", "avro"], "file absent.json cannot be read"),
+        (["--avro-schema", "absent.json", "--format", "avro"], "/absent.json cannot be read"),
     ],
 )
 def test_what_means_nothing_for_a_topic_is_refused(
