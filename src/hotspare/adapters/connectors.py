@@ -66,12 +66,14 @@ _RECORDS = "statedb"
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What every publisher needs: its stable name, the topic's partition or how rows are spread over all, and whom to tell."""
+    """What every publisher needs: its stable name, the topic's partition or how rows are spread over all, and whom to tell of
+    trouble and of messages that are lost."""
 
     name: str
     partition: Partition
     routing: RowRouting | None
     troubled: Callable[[BusError], None]
+    skipped: Callable[[str], None]
 
 
 _Publish: TypeAlias = Callable[[WindowId, Connector, _Source, threading.Event], None]
@@ -237,7 +239,9 @@ class ConnectorSet:
         log = self._log.bind(connector=path)
         way = routing_of(self._resolved, window, self._shard.count)
         routing = None if way is None else RowRouting(self._resolved.schema(window), way)
-        source = _Source(f"connector:{project}/{path}", Partition(topic), routing, lambda error: _waits(log, error))
+        source = _Source(
+            f"connector:{project}/{path}", Partition(topic), routing, partial(_waits, log), partial(log.event, LogEvent.INPUT_LOST)
+        )
         publish(window, connector, source, stop)
         self._ends[path] = {each: self._bus.end_offset(each) for each in partitions_of(self._bus.topics(), topic)}
 
@@ -260,7 +264,8 @@ class ConnectorSet:
         options = topic_publish_options(connector, self._resolved.schema(window), source.name)
         by_row = None if source.routing is None else replace(source.routing, format=options.form.written)
         with contextlib.closing(open_topic_reader(topic_url(connector), topic_name(connector))) as reader:
-            publish_topic(self._bus, source.partition, reader, options, stop, troubled=source.troubled, routing=by_row)
+            told = partial(publish_topic, troubled=source.troubled, skipped=source.skipped)
+            told(self._bus, source.partition, reader, options, stop, routing=by_row)
 
     def _keep(self, window: WindowId, kept: RecordKeeping, turn: Turn) -> None:
         """Write a window's outputs into a state database. Of each shard they are a stream of its own."""

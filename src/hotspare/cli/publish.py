@@ -77,6 +77,12 @@ _SchemasOption = Annotated[
 _ValueOption = Annotated[str, typer.Option(help="Field of which each message of --topic is the value; other fields are null.")]
 
 
+_SkipLostOption = Annotated[
+    bool,
+    typer.Option("--skip-lost", help="Go on behind messages that --topic no longer holds; bad events name their offsets."),
+]
+
+
 class _Flags(StrEnum):
     normal = "normal"
     partialupdate = "partialupdate"
@@ -116,6 +122,7 @@ def command(
     avro_schema: _AvroOption = None,
     schemas: _SchemasOption = "",
     value: _ValueOption = "",
+    skip_lost: _SkipLostOption = False,
     transport_config: TransportConfigOption = None,
 ) -> None:
     """Publish a file, or a topic of others. Start the same command again after a crash: it goes on with the next row."""
@@ -128,19 +135,18 @@ def command(
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
     target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards)
     with contextlib.closing(open_bus(target.bus_url)) as opened:
+        schema = window_schema(opened, target.prefix, project, set_, window, Side.SOURCE)
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
             flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
             insert=InsertOpcode.UPSERT if publishwithupsert else InsertOpcode.INSERT,
             key=KeyPresence.ABSENT if noautogenfield else KeyPresence.PRESENT,
-            delimiter=delimiter,
-            date_format=dateformat or chosen.date_format,
-            schema=window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),
         )
+        form = replace(form, delimiter=delimiter, date_format=dateformat or chosen.date_format, schema=schema)
         target = _placed(target, chosen, partition_field(opened, target.prefix, project, set_, window))
         options = PublishOptions(form=form, growth=Growth.GROWING if growing else Growth.FIXED, header_rows=header, rate=rate)
         options = replace(options, events_max=maxevents, begin=begin, repeats=repeatcount, block_rows=blocksize, source_name=source)
-        others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value)
+        others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value, skip_lost)
         (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
 
 
@@ -160,6 +166,7 @@ def publish_files(bus: Bus, target: Target, source: OtherTopic, options: Publish
         "--schemas": bool(source.schemas),
         "--value": bool(source.value),
         "--initial-offset": source.start != START_DEFAULT,
+        "--skip-lost": source.skips_lost,
     }
     refuse_idle(asked, "without --topic", "name the topic with --topic")
     if parse_address(source.url) is None and target.format is not Lines.csv:
