@@ -1,13 +1,74 @@
-"""Which file of this machine a URL of a bus or a coordination names: who only looks, or names one wrongly, makes none."""
+"""Files that people name, in paths and in URLs: they become absolute where they enter, because what opens them may run in another
+folder: Spark's JVM, an executor, an engine that reads a fact of its group."""
 
 from __future__ import annotations
 
+import contextlib
+import re
 from pathlib import Path
+from urllib.parse import quote, unquote
+
+from hotspare.errors import UsageError
+
+_SQLITE = "sqlite:///"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_OPTIONS = ("password_file", "key_file", "cache")
+_OPTION_ENDINGS = (".location", ".keytab", ".file")
+"""Of librdkafka, such as `ssl.ca.location`."""
+_NO_PATHS = ("", "probe")
+"""Values of such options that name no file."""
+
+
+def absolute_path(path: Path | str, folder: Path | None = None) -> Path:
+    """The path, where it is relative below `folder`, by default the current one. Symbolic links and `..` stay as they are."""
+    return Path(path).absolute() if folder is None else folder / path
+
+
+def absolute_url(url: str, folder: Path | None = None) -> str:
+    """The URL with absolute paths: that of `sqlite:///FILE`, and those of files that its options name. Others stay as they are.
+
+    UsageError where the folder's own name would end the path of a `sqlite:` URL, which is taken as it stands.
+    """
+    base, question, query = url.partition("?")
+    path = base.removeprefix(_SQLITE)
+    if path != base and path and not path.startswith("/"):
+        place = str(absolute_path(path, folder))
+        if "?" in place:
+            raise UsageError(f"file {place} cannot be named in a URL", hint="use a folder without a question mark in its name")
+        base = f"{_SQLITE}{place}"
+    return f"{base}{question}{'&'.join(_absolute_option(option, folder) for option in query.split('&'))}"
+
+
+def _absolute_option(option: str, folder: Path | None) -> str:
+    name, _, value = option.partition("=")
+    if not is_relative_option(unquote(name), unquote(value)):
+        return option
+    return f"{name}={quote(str(absolute_path('', folder)))}/{value}"
+
+
+def is_relative_option(name: str, value: str) -> bool:
+    """Whether the value of this option, of a URL or of a Kafka client, is a relative path."""
+    is_path = name in _OPTIONS or name.endswith(_OPTION_ENDINGS)
+    return is_path and value not in _NO_PATHS and not value.startswith("/")
+
+
+def absolute_place(text: str, folder: Path | None = None) -> str:
+    """`absolute_url` of a text that begins with a scheme, else `absolute_path`; nothing of nothing."""
+    if not text or _SCHEME.match(text):
+        return absolute_url(text, folder)
+    return str(absolute_path(text, folder))
+
+
+def display_path(path: Path) -> str:
+    """The path as somebody in the current folder names it: relative if it is below."""
+    with contextlib.suppress(ValueError, OSError):
+        return str(path.relative_to(Path.cwd()))
+    return str(path)
 
 
 def named_path(url: str) -> Path | None:
     """The file that a bus or coordination is in; None of a URL that names none, or is no right one: who opens it says so."""
-    path = url.removeprefix("sqlite:///").partition("?")[0] if url.startswith("sqlite:///") else ""
+    path = url.removeprefix(_SQLITE).partition("?")[0] if url.startswith(_SQLITE) else ""
     return Path(path) if path else None
 
 

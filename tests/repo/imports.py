@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "inbound": frozenset(),
     "interpreter": frozenset(),
     "passwords": frozenset({"errors"}),
-    "places": frozenset(),
+    "places": frozenset({"errors"}),
     "positions": frozenset(),
     "processes": frozenset(),
     "file_locks": frozenset({"processes"}),

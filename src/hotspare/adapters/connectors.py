@@ -12,13 +12,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from hotspare.adapters.connector_standing import ConnectorStanding
-from hotspare.adapters.esp.connector_options import FILE_KIND, connector_file, file_style, publish_options, subscribe_options
+from hotspare.adapters.esp.connector_options import FILE_KIND, file_style, publish_options, subscribe_options
+from hotspare.adapters.esp.connector_paths import with_absolute_paths
 from hotspare.adapters.esp.generated_options import generator_of
 from hotspare.adapters.esp.socket_options import connector_address, line_format, line_options
 from hotspare.adapters.esp.topic_options import topic_name, topic_publish_options, topic_send_options, topic_url
@@ -53,6 +54,7 @@ from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.resolve import Resolved, ResolvedWindow
 from hotspare.model.statedb import RecordKeeping, RecordQuery
 from hotspare.model.windows.registry import type_of
+from hotspare.places import absolute_path, absolute_url
 from hotspare.retry import Retry
 from hotspare.shard import WHOLE, Shard
 from hotspare.telemetry.log import Log, LogEvent
@@ -69,7 +71,8 @@ _RECORDS = "statedb"
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What every publisher needs: its stable name, the topic's partition or how rows are spread over all, and whom to tell."""
+    """What every publisher needs: its stable name, the topic's partition or how rows are spread over all, and whom to tell of
+    trouble and of messages that are lost."""
 
     name: str
     partition: Partition
@@ -77,6 +80,7 @@ class _Source:
     standing: ConnectorStanding
     troubled: Callable[[BusError], None]
     warn: Callable[[str], None]
+    skipped: Callable[[str], None]
 
 
 _Publish: TypeAlias = Callable[[WindowId, Connector, _Source, threading.Event], None]
@@ -123,7 +127,7 @@ class ConnectorSet:
         self._after_failure = after_failure
         self._bus = bus
         self._prefix = prefix
-        self._home = home or Path.cwd()
+        self._home = absolute_path(home or "")
         self._log = log or Log()
         self._run: _Run | None = None
         self._threads: dict[str, threading.Thread] = {}
@@ -245,9 +249,10 @@ class ConnectorSet:
     def _published(
         self, window: WindowId, connector: Connector, publish: _Publish, stop: threading.Event, standing: ConnectorStanding
     ) -> None:
+        connector = with_absolute_paths(connector, self._home)
         project, path = self._resolved.project.name, connector_path(window, connector)
         topic = inbound_topic(self._prefix, project, window.query, window.window)
-        waits = self._waits(path, standing)
+        log, waits = self._log.bind(connector=path), self._waits(path, standing)
         way = routing_of(self._resolved, window, self._shard.count)
         routing = None if way is None else RowRouting(self._resolved.schema(window), way)
         source = _Source(
@@ -256,7 +261,8 @@ class ConnectorSet:
             routing=routing,
             standing=standing,
             troubled=waits,
-            warn=lambda sentence: self._log.bind(connector=path).event(LogEvent.STAMPS_EARLY, sentence),
+            warn=partial(log.event, LogEvent.STAMPS_EARLY),
+            skipped=partial(log.event, LogEvent.INPUT_LOST),
         )
         publish(window, connector, source, stop)
         self._ends[path] = {each: self._bus.end_offset(each) for each in partitions_of(self._bus.topics(), topic)}
@@ -268,7 +274,7 @@ class ConnectorSet:
             publish_lines(self._bus, source.partition, address, lines, stop, routing=source.routing, report=add, warn=source.warn)
             return
         options = publish_options(connector, schema, source.name)
-        file = connector_file(connector, self._home)
+        file = Path(connector.get("fsname"))
         count = source.standing.counter()
         publish_file(
             self._bus,
@@ -301,6 +307,7 @@ class ConnectorSet:
                 troubled=source.troubled,
                 routing=source.routing,
                 warn=source.warn,
+                skipped=source.skipped,
             )
 
     def _keep(self, window: WindowId, kept: RecordKeeping, turn: Turn, standing: ConnectorStanding) -> None:
@@ -308,6 +315,7 @@ class ConnectorSet:
         topic, number = self._stream(window), None if self._shard.is_whole else self._shard.number
         stream = topic if number is None else f"{topic}/{number}"
         options = SendOptions(stream, RecordForm(kept, self._resolved.schema(window)))
+        kept = replace(kept, server=absolute_url(kept.server, self._home))
         with contextlib.closing(open_state_writer(kept, stream, turn.epoch)) as writer:
             send_topic(self._bus, topic, writer, options, turn, self._report(topic, f"{window}/{_RECORDS}", standing), number)
 
@@ -317,6 +325,7 @@ class ConnectorSet:
         project, path = self._resolved.project.name, f"{window.id}/{_RECORDS}"
         inbound = inbound_topic(self._prefix, project, window.id.query, window.id.window)
         waits, asks = self._waits(path, standing), self._resolved.schema(window.asked_by)
+        query = replace(query, server=absolute_url(query.server, self._home))
         with contextlib.closing(open_look_ups(query, asks, window.schema, window.window.index)) as look_ups:
             options = TopicPublishOptions(
                 f"connector:{project}/{path}", TopicForm(rows=RowForm(schema=window.schema)), outputs=look_ups
@@ -347,7 +356,7 @@ class ConnectorSet:
         )
 
     def _subscribed(self, window: WindowId, connector: Connector, stop: threading.Event, standing: ConnectorStanding) -> None:
-        topic = self._stream(window)
+        connector, topic = with_absolute_paths(connector, self._home), self._stream(window)
         report = self._report(topic, f"{window}/{connector.name}", standing)
         if connector.kind in BUS_KINDS:
             self._send(window, connector, topic, report, stop)
@@ -375,7 +384,7 @@ class ConnectorSet:
         if address is not None:
             subscribe_lines(self._bus, topic, address, rows, line_format(connector), stop, partition=partition, report=standing.add)
             return
-        file = shard_file(connector_file(connector, self._home), self._shard)
+        file = shard_file(Path(connector.get("fsname")), self._shard)
         subscribe_file(self._bus, topic, file, rows, subscribe_options(connector), stop, report, partition)
 
     def _worked(self, task: _Task, run: _Run, before: threading.Thread | None) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hotspare.places import display_path
+
 
 @dataclass(slots=True)
 class _Runs:
@@ -59,5 +61,5 @@ class FilePlaces:
         if run < 0:
             return "tick"
         row = min(offset, runs.ends[run] - 1)
-        place = f"{self._paths[runs.files[run]]}:{runs.lines[run] + row - runs.offsets[run]}"
+        place = f"{display_path(self._paths[runs.files[run]])}:{runs.lines[run] + row - runs.offsets[run]}"
         return place if row == offset else f"tick after {place}"

@@ -53,8 +53,8 @@ def check_within(topic: str, number: int, offset: int, bounds: tuple[int, int]) 
     if offset < begin:
         raise PositionLost(
             f"partition {number} of topic {topic} no longer holds offset {offset}",
-            detail=f"the oldest offset kept is {begin}, {begin - offset} messages are gone",
-            hint="to go on without them, read it under another source name (another name of the connector)",
+            detail=f"the oldest offset kept is {begin}, {begin - offset} offsets are gone",
+            hint="to go on behind them in this partition: --skip-lost (property skiplost of a connector); a bad event names them",
         )
     if offset > end:
         raise BusUnavailable(
@@ -94,17 +94,19 @@ class BusTopicReader:
         for wait in (0, wait_ms // max(1, len(numbers))):
             for turn in range(len(numbers)):
                 number = numbers[(self._next + turn) % len(numbers)]
-                found = self._bus.read(
-                    Partition(self.topic, number),
-                    self._offsets[number],
-                    messages_max=messages_max,
-                    bytes_max=_BYTES_MAX,
-                    wait_ms=wait,
-                )
+                found = self._read(number, messages_max, wait)
                 if found:
                     self._offsets[number] = found[-1].offset + 1
                     return [Arrived(number, message) for message in found]
         return []
+
+    def _read(self, number: int, messages_max: int, wait_ms: int) -> Sequence[Message]:
+        place, offset = Partition(self.topic, number), self._offsets[number]
+        try:
+            return self._bus.read(place, offset, messages_max=messages_max, bytes_max=_BYTES_MAX, wait_ms=wait_ms)
+        except PositionLost:
+            check_within(self.topic, number, offset, self.bounds(number))
+            raise
 
     def close(self) -> None:
         self._bus.close()

@@ -11,9 +11,11 @@ import typer
 
 from hotspare.cli import publish, subscribe
 from hotspare.cli.shared.inbound import Target
+from hotspare.cli.shared.places import PATH, URL
 from hotspare.cli.shared.stream import Stream
 from hotspare.cli.shared.turns import CoordinationOption, GroupOption, LeaseOption, Transport, TurnOptions, transport
 from hotspare.cli.shared.values import prefix_of
+from hotspare.places import absolute_path, absolute_place
 
 if TYPE_CHECKING:
     from hotspare.adapters.esp.adapter_line import AdapterLine
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
 def command(
     settings: Annotated[str, typer.Option("-C", metavar="NAME=VALUE,...", help="As file adapters of SAS ESP take it.")],
     *,
-    bus: Annotated[str, typer.Option(help="Bus; wins over the transport configuration file.")] = "",
-    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.")] = None,
+    bus: Annotated[str, typer.Option(help="Bus; wins over the transport configuration file.", **URL)] = "",
+    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
     group: GroupOption = "",
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
@@ -35,7 +37,8 @@ def command(
     line = read_adapter_line(settings)
     for note in line.notes:
         typer.echo(f"hotspare: {note}", err=True)
-    config = Path(line.transport_config) if line.transport_config else None
+    line = dataclasses.replace(line, file=absolute_place(line.file))
+    config = absolute_path(line.transport_config) if line.transport_config else None
     chosen = transport(config, bus, TurnOptions(group, coordination, lease_ms))
     if chosen.date_format and not line.connector.get("dateformat"):
         properties = (*line.connector.properties, ("dateformat", chosen.date_format))

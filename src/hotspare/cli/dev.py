@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.cli.shared.places import PATH
+
 if TYPE_CHECKING:
     from hotspare.testing.dev_servers import DevKind, DevRecord
 
@@ -33,7 +35,9 @@ def command(
     action: Annotated[Action, typer.Argument(help="Start them, end them, or show what runs.")],
     *,
     brokers: Annotated[int | None, typer.Option(help="How many Kafka brokers `up` starts: 1, the default, or 3.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Where records and data are kept: $XDG_STATE_HOME/hotspare/dev.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where records and data are kept: $XDG_STATE_HOME/hotspare/dev.", **PATH)
+    ] = None,
 ) -> None:
     """Run a real Kafka or ZooKeeper on this machine, for development.
 

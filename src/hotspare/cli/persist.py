@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.cli.shared.places import PATH_OR_URL, URL
 from hotspare.retry import Retry
 
 if TYPE_CHECKING:
@@ -23,15 +24,15 @@ def command(
     *,
     to: Annotated[
         str,
-        typer.Option(metavar="PATH-OR-URL", help="Folder that other hosts reach, or a store's URL; by default the group's store."),
+        typer.Option(help="Folder that other hosts reach, or a store's URL; by default the group's store.", **PATH_OR_URL),
     ] = "",
     keep: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="With --to: so many of the group's snapshots stay there; by default all.")
     ] = None,
     by: Annotated[str, typer.Option(metavar="ENGINE", help="Engine that writes it; by default a spare, where there is one.")] = "",
-    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination and snapshots are.")] = "",
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
+    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination and snapshots are.", **URL)] = "",
+    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
+    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
     timeout_s: Annotated[float, typer.Option(help="How long to wait until it is written and may be restored.")] = 300.0,
 ) -> None:
     """Write a snapshot while the group runs: a spare does it, and the active goes on.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.cli.shared.inbound import Target, inbound_place, say_published
+from hotspare.cli.shared.places import PATH, PATH_OR_URL, URL
 from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
 from hotspare.cli.shared.turns import (
     CoordinationOption,
@@ -19,6 +20,7 @@ from hotspare.cli.shared.turns import (
     LeaseOption,
     Lines,
     Transport,
+    TransportConfigOption,
     TurnOptions,
     file_format,
     in_turns,
@@ -28,6 +30,7 @@ from hotspare.cli.shared.turns import (
     transport,
 )
 from hotspare.cli.shared.values import ShardsOption, StampUnitOption, prefix_of, refuse_idle
+from hotspare.places import absolute_place
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.canonical import RowForm
@@ -50,16 +53,30 @@ _FormatOption = Annotated[
     ),
 ]
 _FileArgument = Annotated[
-    str, typer.Argument(help="File with rows opcode,flag,field,... (see --format); or tcp://:PORT to listen for lines.")
+    str,
+    typer.Argument(
+        help="File with rows opcode,flag,field,... (see --format); or tcp://:PORT to listen for lines.", parser=absolute_place
+    ),
 ]
 _TopicOption = Annotated[str, typer.Option(help="Topic of others to bring in; FILE is the URL of the bus where it is.")]
 _TopicPartitionOption = Annotated[int | None, typer.Option(min=0, help="The one partition of --topic to read; by default all.")]
 _StartOption = Annotated[str, typer.Option(help="Where to begin with --topic at first: smallest, largest or an offset.")]
-_AvroOption = Annotated[Path | None, typer.Option(help="File with the schema, where each message of --topic is one Avro datum.")]
+_AvroOption = Annotated[
+    Path | None, typer.Option(help="File with the schema, where each message of --topic is one Avro datum.", **PATH)
+]
 _SchemasOption = Annotated[
-    str, typer.Option(help="Registry (http://...) or folder (17.avsc) of the schemas that messages of --topic in avro name.")
+    str,
+    typer.Option(
+        help="Registry (http://...) or folder (17.avsc) of the schemas that messages of --topic in avro name.", **PATH_OR_URL
+    ),
 ]
 _ValueOption = Annotated[str, typer.Option(help="Field of which each message of --topic is the value; other fields are null.")]
+
+
+_SkipLostOption = Annotated[
+    bool,
+    typer.Option("--skip-lost", help="Go on behind messages that --topic no longer holds; bad events name their offsets."),
+]
 
 
 class _Flags(StrEnum):
@@ -70,10 +87,10 @@ class _Flags(StrEnum):
 def command(
     file: _FileArgument,
     *,
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")] = "",
+    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)] = "",
     window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Source window that the rows are for.")],
     prefix: Annotated[str, typer.Option(help="First part of all topic names.")] = "hotspare",
-    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.")] = None,
+    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     header: Annotated[int, typer.Option(min=0, help="Rows to leave out at the beginning.")] = 0,
     growing: Annotated[bool, typer.Option("--growing", help="Wait for more rows at the end of the file, until Ctrl-C.")] = False,
@@ -101,7 +118,8 @@ def command(
     avro_schema: _AvroOption = None,
     schemas: _SchemasOption = "",
     value: _ValueOption = "",
-    transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
+    skip_lost: _SkipLostOption = False,
+    transport_config: TransportConfigOption = None,
 ) -> None:
     """Publish a file, or a topic of others. Start the same command again after a crash: it goes on with the next row."""
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
@@ -114,20 +132,19 @@ def command(
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
     target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards)
     with contextlib.closing(open_bus(target.bus_url)) as opened:
+        schema = window_schema(opened, target.prefix, project, set_, window, Side.SOURCE)
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
             flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
             insert=InsertOpcode.UPSERT if publishwithupsert else InsertOpcode.INSERT,
             key=KeyPresence.ABSENT if noautogenfield else KeyPresence.PRESENT,
-            delimiter=delimiter,
-            date_format=dateformat or chosen.date_format,
             stamp_unit=unit_of_stamps(stamp_unit, "--stamp-unit"),
-            schema=window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),
         )
+        form = replace(form, delimiter=delimiter, date_format=dateformat or chosen.date_format, schema=schema)
         target = _placed(target, chosen, partition_field(opened, target.prefix, project, set_, window))
         options = PublishOptions(form=form, growth=Growth.GROWING if growing else Growth.FIXED, header_rows=header, rate=rate)
         options = replace(options, events_max=maxevents, repeats=repeatcount, block_rows=blocksize, source_name=source)
-        others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value)
+        others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value, skip_lost)
         (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
 
 
@@ -145,6 +162,7 @@ def publish_files(bus: Bus, target: Target, source: OtherTopic, options: Publish
         "--schemas": bool(source.schemas),
         "--value": bool(source.value),
         "--initial-offset": source.start != START_DEFAULT,
+        "--skip-lost": source.skips_lost,
     }
     refuse_idle(asked, "without --topic", "name the topic with --topic")
     if target.format is not Lines.csv:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.choices import Doubles, HeadPlace, RunnerKind
+from hotspare.cli.shared.places import PATH
 from hotspare.cli.shared.values import MemoryOption, PageFolderOption, ProjectNameOption, StampUnitOption
+from hotspare.places import absolute_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,11 +34,11 @@ ConfOption = Annotated[
 
 
 def command(
-    project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.")],
+    project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.", parser=absolute_path)],
     *,
     in_: InOption = None,
     out: OutOption = None,
-    bad: Annotated[Path | None, typer.Option(help="File for bad events.")] = None,
+    bad: Annotated[Path | None, typer.Option(help="File for bad events.", **PATH)] = None,
     runner: Annotated[RunnerKind, typer.Option(help=_RUNNER_HELP)] = RunnerKind.LOCAL,
     master: Annotated[
         str, typer.Option(metavar="URL", help="For --runner partitioned: Spark's master; by default all cores here.")
@@ -57,7 +59,7 @@ def command(
     project_name: ProjectNameOption = "",
     memory: MemoryOption = "",
     page_folder: PageFolderOption = None,
-    home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
+    home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.", **PATH)] = None,
 ) -> None:
     """Run a project over files to their end. Nothing waits for a clock; equal files give equal outputs.
 
@@ -66,7 +68,7 @@ def command(
     """
     from hotspare.adapters.files.output_rows import FileStyle, OutputRows
     from hotspare.cli.replaying.plan import ReplayRequest, prepare
-    from hotspare.cli.shared.values import assigned, memory_bytes
+    from hotspare.cli.shared.values import assigned, assigned_places, memory_bytes
     from hotspare.engine.codec.csv.rows import CsvStyle
     from hotspare.residence.open import residence_for
 
@@ -75,8 +77,8 @@ def command(
         texts=tuple(set_ or ()),
         home=home,
         name=project_name,
-        inputs=assigned(in_ or (), "--in", "FILE"),
-        outputs=assigned(out or (), "--out", "FILE"),
+        inputs=assigned_places(in_ or (), "--in"),
+        outputs=assigned_places(out or (), "--out"),
         bad=bad,
         times=assigned(time or (), "--time", "FIELD"),
         header_rows=header,
@@ -155,7 +157,7 @@ def _run(replay: Replay, runner: RunnerKind, head: HeadPlace) -> None:
         running = replace(replay, stop=stop, report=report, on_trace=_print_trace, told=_print_trouble)
         counts = run_local(running) if runner is RunnerKind.LOCAL else run_ordered(running, head)
         stopped = stop.is_set()
-    _summary(counts, replay.bad)
+    _summary(counts, replay)
     if stopped:
         typer.echo("stopped before the end of the input", err=True)
         raise typer.Exit(1)
@@ -172,10 +174,11 @@ def _print_trouble(sentence: str) -> None:
     typer.echo(f"warning: {sentence}", err=True)
 
 
-def _summary(counts: ReplayCounts, asked: Path | None) -> None:
+def _summary(counts: ReplayCounts, replay: Replay) -> None:
+    """Print how many rows each file has."""
     from hotspare.engine.rows.batch import BAD_STREAM
 
-    written = ", ".join(f"{count} rows of {name}" for name, count in sorted(counts.rows.items()) if name != BAD_STREAM)
+    written = ", ".join(f"{counts.rows.get(name, 0)} rows of {name}" for name in sorted(replay.outputs))
     bad = counts.rows.get(BAD_STREAM, 0)
-    where = " (--bad FILE tells which, and why)" if bad and asked is None else ""
+    where = " (--bad FILE tells which, and why)" if bad and replay.bad is None else ""
     typer.echo(f"{counts.events} events in; out: {written or 'nothing'}; bad events: {bad}{where}", err=True)

@@ -8,22 +8,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.cli.shared.places import URL
 from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
+from hotspare.places import absolute_path, absolute_place
 
 if TYPE_CHECKING:
     from hotspare.ha.effects.restoring import Found
 
 
 def command(
-    project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.")],
-    source: Annotated[str, typer.Argument(metavar="PATH-OR-URL", help="Where it was persisted: a folder, or a store's URL.")],
+    project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.", parser=absolute_path)],
+    source: Annotated[
+        str,
+        typer.Argument(metavar="PATH-OR-URL", help="Where it was persisted: a folder, or a store's URL.", parser=absolute_place),
+    ],
     snapshot: Annotated[
         str, typer.Argument(help="newest, a name or its beginning, time:2026-01-31T08:00, or position:12345.")
     ] = "newest",
     *,
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")],
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
+    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)],
+    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
+    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
     prefix: Annotated[str, typer.Option(help="First part of topic names; with the project's name, the group.")] = "hotspare",
     check: Annotated[bool, typer.Option("--check", help="Only compare it with the topics.")] = False,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,

@@ -22,6 +22,7 @@ from hotspare.choices import (
     SpareKind,
     StartWhen,
 )
+from hotspare.cli.shared.places import PATH, URL
 from hotspare.cli.shared.snapshots import SnapshotsOption, snapshot_settings
 from hotspare.cli.shared.values import (
     MemoryOption,
@@ -34,6 +35,7 @@ from hotspare.cli.shared.values import (
     refuse_idle,
     settings_of_spark,
 )
+from hotspare.places import absolute_path
 
 if TYPE_CHECKING:
     from hotspare.host.options import EngineOptions
@@ -112,11 +114,11 @@ BindOption = Annotated[
 
 
 def command(
-    project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.")],
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")],
+    project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.", parser=absolute_path)],
+    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)],
     prefix: Annotated[str, typer.Option(help="First part of topic names; with the project's name, the group.")] = "hotspare",
-    coordination: Annotated[str, typer.Option(help="Coordination; by default beside the bus.")] = "",
-    store: Annotated[str, typer.Option(help="Store for snapshots; by default beside the bus.")] = "",
+    coordination: Annotated[str, typer.Option(help="Coordination; by default beside the bus.", **URL)] = "",
+    store: Annotated[str, typer.Option(help="Store for snapshots; by default beside the bus.", **URL)] = "",
     engine: Annotated[str, typer.Option(help="Name of this engine in its group; by default host and process id.")] = "",
     address: AddressOption = "",
     listen: ListenOption = "",
@@ -154,12 +156,12 @@ def command(
     memory: MemoryOption = "",
     page_folder: PageFolderOption = None,
     bind: BindOption = None,
-    home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
+    home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.", **PATH)] = None,
     log_format: Annotated[LogFormat, typer.Option(help="Form of the log on standard error.")] = LogFormat.HUMAN,
 ) -> None:
     """Run one engine. Start the same command again for a hot spare; the first one becomes active."""
     from hotspare.host.options import BatchLimits, EngineOptions, GroupSettings, default_engine_name
-    from hotspare.host.restoring import absolute_place
+    from hotspare.host.restoring import snapshot_url
 
     settings = GroupSettings(skew_max_ms=skew_max_ms, on_divergence=on_divergence, on_poison=on_poison, other_store=other_store)
     settings = replace(settings, held_bytes_max=held_bytes_max, bus_retention_ms=bus_retention_ms, lease_ms=lease_ms)
@@ -168,7 +170,7 @@ def command(
     options = EngineOptions(project, bus, prefix, coordination, store, engine or default_engine_name(), address, listen, runner)
     options = replace(options, head_place=head, kafka_reader=kafka_reader, create_time=create_time, settings=settings, join=join)
     options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
-    options = replace(options, properties=properties(set_ or ()), bindings=bindings(bind or ()), restore=absolute_place(restore))
+    options = replace(options, properties=properties(set_ or ()), bindings=bindings(bind or ()), restore=snapshot_url(restore))
     options = replace(options, memory_bytes=memory_bytes(memory, page_folder), page_folder=page_folder, start=start, spare=spare)
     _start(options, log_format, _Spark(master, tasks, conf or (), task_lease_ms, rebalance_after_ms))
 

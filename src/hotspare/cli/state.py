@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotspare.cli.shared.places import PATH, URL
 from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
+from hotspare.places import absolute_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,10 +28,10 @@ GroupArgument = Annotated[str, typer.Argument(help="Group, as `hotspare status` 
 SnapshotArgument = Annotated[
     str, typer.Argument(help="newest, a name or its beginning, time:2026-01-31T08:00, or position:12345.", show_default=True)
 ]
-BusOption = Annotated[str, typer.Option(help="Bus of the group; tells where coordination and snapshots are.")]
-CoordinationOption = Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")]
-StoreOption = Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")]
-ProjectOption = Annotated[Path | None, typer.Option(help="Project file, where the group's own text of it cannot be had.")]
+BusOption = Annotated[str, typer.Option(help="Bus of the group; tells where coordination and snapshots are.", **URL)]
+CoordinationOption = Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)]
+StoreOption = Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)]
+ProjectOption = Annotated[Path | None, typer.Option(help="Project file, where the group's own text of it cannot be had.", **PATH)]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")]
 PartOption = Annotated[str, typer.Option(help="Which of the window's parts: rows are those that it put out; `show` lists them.")]
@@ -104,7 +106,9 @@ def show(
 
 def export(
     group: GroupArgument,
-    file: Annotated[Path, typer.Argument(help="FILE.parquet, or FILE.csv: events, as `hotspare publish` takes them.")],
+    file: Annotated[
+        Path, typer.Argument(help="FILE.parquet, or FILE.csv: events, as `hotspare publish` takes them.", parser=absolute_path)
+    ],
     snapshot: SnapshotArgument = "newest",
     *,
     window: Annotated[str, typer.Option(help="QUERY/WINDOW whose rows are written.")],
@@ -140,7 +144,7 @@ def diff(
     window: Annotated[str, typer.Option(help="Only this one, QUERY/WINDOW.")] = "",
     limit: Annotated[int, typer.Option(min=0, help="How many rows of each kind are shown at most.")] = 10,
     other_group: Annotated[str, typer.Option(help="Group of the second snapshot, where it is another one.")] = "",
-    other_store: Annotated[str, typer.Option(metavar="URL", help="Store of the second snapshot, where it is another one.")] = "",
+    other_store: Annotated[str, typer.Option(help="Store of the second snapshot, where it is another one.", **URL)] = "",
     bus: BusOption = "",
     coordination: CoordinationOption = "",
     store: StoreOption = "",
@@ -177,12 +181,14 @@ def diff(
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(help="Parquet file, as `export` writes it, with a column for each field.")],
+    file: Annotated[
+        Path, typer.Argument(help="Parquet file, as `export` writes it, with a column for each field.", parser=absolute_path)
+    ],
     *,
     window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Source window that the rows are for.")],
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")],
+    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)],
     prefix: Annotated[str, typer.Option(help="First part of all topic names.")] = "hotspare",
-    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.")] = None,
+    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
     set_: SetOption = None,
     shards: ShardsOption = 1,
 ) -> None:

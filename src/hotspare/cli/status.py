@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotspare.cli.shared.places import URL
+
 if TYPE_CHECKING:
     from hotspare.cli.shared.group_report import Document, GroupSources
     from hotspare.coordination.contract import Coordination
@@ -15,9 +17,9 @@ if TYPE_CHECKING:
 
 def command(
     *,
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db; tells where coordination and snapshots are.")] = "",
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
+    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db; tells where coordination and snapshots are.", **URL)] = "",
+    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
+    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
     group: Annotated[str, typer.Option(help="Only this group, PREFIX.PROJECT or PREFIX.PROJECT/SHARD")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")] = False,
 ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.choices import Doubles
+from hotspare.cli.shared.places import PATH, URL
 from hotspare.cli.shared.sending import TargetTopic, check_target, send_others
 from hotspare.cli.shared.stream import Stream
 from hotspare.cli.shared.turns import (
@@ -19,6 +20,7 @@ from hotspare.cli.shared.turns import (
     LeaseOption,
     Lines,
     Transport,
+    TransportConfigOption,
     TurnOptions,
     file_format,
     in_turns,
@@ -27,6 +29,7 @@ from hotspare.cli.shared.turns import (
     transport,
 )
 from hotspare.cli.shared.values import prefix_of, refuse_idle, window_path
+from hotspare.places import absolute_place
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.canonical import FileFormat
@@ -37,7 +40,10 @@ if TYPE_CHECKING:
 
 
 _FileArgument = Annotated[
-    str, typer.Argument(help="File to write (see --format), its position beside it; or tcp://:PORT to serve clients.")
+    str,
+    typer.Argument(
+        help="File to write (see --format), its position beside it; or tcp://:PORT to serve clients.", parser=absolute_place
+    ),
 ]
 _FormatOption = Annotated[
     Lines, typer.Option("--format", help="How the file is written, or what the clients of a socket, or --topic, get.")
@@ -61,11 +67,11 @@ class _Header(StrEnum):
 def command(
     file: _FileArgument,
     *,
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db")] = "",
+    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)] = "",
     window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Window whose outputs are wanted.")] = "",
     bad: Annotated[str, typer.Option(metavar="PROJECT", help="Instead of a window: the bad events of this project.")] = "",
     prefix: Annotated[str, typer.Option(help="First part of all topic names.")] = "hotspare",
-    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.")] = None,
+    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     header: Annotated[_Header, typer.Option(help="Title line: none, the fields, or opcode and flags too.")] = _Header.false,
     collapse: Annotated[bool, typer.Option("--collapse", help="An update is one row with the new values.")] = False,
@@ -86,7 +92,7 @@ def command(
     source: _SourceOption = "",
     value: _ValueOption = "",
     schema_line: _SchemaLineOption = False,
-    transport_config: Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.")] = None,
+    transport_config: TransportConfigOption = None,
 ) -> None:
     """Write an output stream to a file, or a topic of others. Start it again after a crash: it goes on where it was."""
     from hotspare.adapters.files.output_file import Rotation

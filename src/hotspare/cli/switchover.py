@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.cli.shared.places import URL
 from hotspare.retry import Retry
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ _POLL_S = 0.02
 def command(
     group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it; PREFIX.PROJECT: of a project in shards all.")],
     *,
-    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination is.")] = "",
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
+    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination is.", **URL)] = "",
+    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
     to: Annotated[str, typer.Option(help="Engine that is to become active; by default the best spare.")] = "",
     shard: Annotated[list[int] | None, typer.Option(min=0, help="Of a project in shards these alone; may be given again.")] = None,
     application: Annotated[

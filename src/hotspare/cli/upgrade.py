@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.cli.shared.places import URL
 from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
+from hotspare.places import absolute_path
 
 if TYPE_CHECKING:
     from hotspare.engine.upgrade import Upgrade
@@ -17,11 +19,11 @@ if TYPE_CHECKING:
 
 
 def command(
-    project: Annotated[Path, typer.Argument(help="The changed project, YAML or ESP XML.")],
+    project: Annotated[Path, typer.Argument(help="The changed project, YAML or ESP XML.", parser=absolute_path)],
     *,
-    bus: Annotated[str, typer.Option(help="Bus of the group.")],
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.")] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
+    bus: Annotated[str, typer.Option(help="Bus of the group.", **URL)],
+    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
+    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
     prefix: Annotated[str, typer.Option(help="First part of topic names; with the project's name, the group.")] = "hotspare",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it means.")] = False,
     empty: Annotated[bool, typer.Option("--empty", help="Windows that changed begin empty, also where topics hold all.")] = False,

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.cli.shared.places import PATH, URL
 from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
+from hotspare.places import absolute_path
 
 if TYPE_CHECKING:
     from hotspare.engine.plan import Plan
@@ -17,17 +19,17 @@ if TYPE_CHECKING:
 
 
 def command(
-    project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.")],
+    project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.", parser=absolute_path)],
     *,
     prefix: Annotated[str, typer.Option(help="First part of all topic names, for the list of topics.")] = "hotspare",
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
     project_name: ProjectNameOption = "",
-    home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.")] = None,
+    home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.", **PATH)] = None,
     topic_retention_ms: Annotated[
         int | None, typer.Option(min=1, help="How long the inbound topics keep messages; compared with what the windows need.")
     ] = None,
-    bus: Annotated[str, typer.Option(help="Ask this bus how long its topics keep messages.")] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.")] = "",
+    bus: Annotated[str, typer.Option(help="Ask this bus how long its topics keep messages.", **URL)] = "",
+    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
     snapshot_interval_ms: Annotated[int, typer.Option(min=0, help="Time between snapshots; 0 takes none.")] = 5000,
     shards: ShardsOption = 1,
     check_code: Annotated[
@@ -74,14 +76,14 @@ def _check_code(project: Path, texts: tuple[str, ...], name: str, home: Path | N
     from hotspare.adapters.files.output_rows import FileStyle, OutputRows
     from hotspare.cli.replaying.code_check import FIRST, OTHERS, check_code
     from hotspare.cli.replaying.plan import ReplayRequest, prepare
-    from hotspare.cli.shared.values import assigned
+    from hotspare.cli.shared.values import assigned_places
 
     request = ReplayRequest(
         project=project,
         texts=texts,
         home=home,
         name=name,
-        inputs=assigned(inputs, "--in", "FILE"),
+        inputs=assigned_places(inputs, "--in"),
         outputs={},
         bad=Path(os.devnull),
         times={},

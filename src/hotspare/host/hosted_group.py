@@ -46,7 +46,7 @@ from hotspare.host.clock import monotonic_ms, pause
 from hotspare.host.definition import PipelineFactory, group_topics, project_identity, source_topics
 from hotspare.host.options import EngineOptions
 from hotspare.host.recent_input import settings_of
-from hotspare.host.restoring import restore_named
+from hotspare.host.restoring import restore_named, snapshot_url
 from hotspare.inbound import Inbound
 from hotspare.model.project import Project
 from hotspare.processes import process_space, process_start
@@ -150,15 +150,15 @@ class HostedGroup:
         self.member = _member(shared)
         self.engine = GroupEngine(definition, self.member, ports, spill)
         stack.callback(self.engine.close)
-        home = options.home or options.project.parent
         self.connectors = ConnectorSet(
-            shared.plan.resolved, shared.bus, options.prefix, home, self._log, self.wake.set, shard, self._taken
+            shared.plan.resolved, shared.bus, options.prefix, options.folder, self._log, self.wake.set, shard, self._taken
         )
         stack.callback(self.connectors.stop)
 
     def start(self) -> StartPlan:
         """Join, from a persisted snapshot where one is named. Raises what `GroupEngine.start` and `restore_named` raise."""
-        shared, named = self._shared, self._shared.options.restore or self._shared.project.restore
+        shared, options = self._shared, self._shared.options
+        named = options.restore or snapshot_url(shared.project.restore, options.folder)
         if named:
             to = Destination(
                 self.name,

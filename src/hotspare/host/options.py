@@ -14,6 +14,7 @@ from hotspare.bus.limits import PARTITIONS_MAX
 from hotspare.choices import CreateTime, HeadPlace, JoinFrom, KafkaReaderKind, RunnerKind, SpareKind, StartWhen
 from hotspare.errors import UsageError
 from hotspare.ha.rules.settings import GroupSettings as GroupSettings
+from hotspare.places import absolute_path, absolute_url
 from hotspare.runners.contract import BatchLimits as BatchLimits
 
 _ENGINE_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
@@ -29,7 +30,7 @@ class EngineOptions:
 
     `coordination_url` and `store_url` default to places beside an embedded bus. `properties` are those of the project (SPEC A4),
     `bindings` override connector properties from outside. `home` is where `@ESP_PROJECT_HOME@` points to.
-    `project_name` chooses among several projects of one file.
+    `project_name` chooses among several projects of one file. Paths become absolute here: tasks of Spark have other folders.
 
     `place` is what its member records say of where it runs, for people: a task of Spark says application, task and executor.
 
@@ -77,3 +78,13 @@ class EngineOptions:
         for text, option in ((self.address, "--address"), (self.listen, "--listen")):
             if text:
                 checked_host_port(text, option)
+        given = {name: getattr(self, name) for name in ("project", "home", "page_folder")}
+        paths = {name: absolute_path(path) for name, path in given.items() if path is not None}
+        urls = {name: absolute_url(getattr(self, name)) for name in ("bus_url", "coordination_url", "store_url")}
+        for name, value in {**paths, **urls}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def folder(self) -> Path:
+        """Where relative paths of the project begin."""
+        return self.home or self.project.parent

@@ -15,6 +15,7 @@ from hotspare.ha.effects.restoring import Destination, Source, choose, find, tak
 from hotspare.ha.rules.joining import restorable
 from hotspare.host.definition import PipelineFactory, group_topics
 from hotspare.model.project import Project
+from hotspare.places import absolute_path, absolute_url
 from hotspare.shard import shards_of
 from hotspare.stores.contract import Store
 from hotspare.stores.encryption import KEY
@@ -25,11 +26,11 @@ _SECRETS = "password", "secret", "token", "account_key", ".pem", "connection_str
 """How options of a store's client end that are secrets."""
 
 
-def store_url(text: str) -> str:
-    """A URL as it is, a path as that of its folder. UsageError where a password stands in it: what is asked for becomes a fact that
-    all engines of the group read."""
+def store_url(text: str, folder: Path | None = None) -> str:
+    """A URL, or a path as that of its folder; relative paths begin at `folder`, by default the current one. UsageError where a
+    password stands in it: what is asked for becomes a fact that all engines of the group read."""
     if "://" not in text:
-        return Path(text).absolute().as_uri()
+        return absolute_path(text, folder).as_uri()
     try:
         parts = urlsplit(text)
         options = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
@@ -39,13 +40,13 @@ def store_url(text: str) -> str:
     if has_password:
         hint = "name its place: password_file=..., or key_file=..."
         raise UsageError("a password does not stand in this URL, which all engines read", hint=hint)
-    return text
+    return absolute_url(text, folder)
 
 
-def absolute_place(named: str) -> str:
-    """The same, for whoever runs in another folder."""
+def snapshot_url(named: str, folder: Path | None = None) -> str:
+    """`PATH-OR-URL#SNAPSHOT` with `store_url` of the place."""
     place, mark, snapshot = named.partition("#")
-    return f"{store_url(place)}{mark}{snapshot}" if place else named
+    return f"{store_url(place, folder)}{mark}{snapshot}" if place else named
 
 
 def restore_named(named: str, to: Destination) -> str:

@@ -71,7 +71,7 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
         PUBLISH: _table(
             "kafkahostport kafkatopic kafkatype kafkapartition kafkainitialoffset kafkaglobalconfig kafkatopicconfig blocksize "
             "addcsvopcode addcsvflags noautogenfield csvfielddelimiter publishwithupsert dateformat stampformat maxevents "
-            "avroschemadefinition avroschemaregistryurl",
+            "avroschemadefinition avroschemaregistryurl skiplost",
             "urlhostport useoffsetmsgid transactional ignorecsvparseerrors kafkaconsumergroupid configfilesection",
             "useclientmsgid protofile protomsg avroschemaname avroschemanoopcode",
         ),

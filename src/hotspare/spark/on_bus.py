@@ -12,7 +12,7 @@ from hotspare.bus.naming import checked_name, checked_prefix
 from hotspare.errors import UsageError
 from hotspare.host.project import checked_project
 from hotspare.model.names import nearest
-from hotspare.places import has_its_file, named_path
+from hotspare.places import absolute_url, has_its_file, named_path
 
 
 class WindowName(NamedTuple):
@@ -30,24 +30,23 @@ class WindowName(NamedTuple):
         return cls(*map(checked_name, parts))
 
 
-def check_place(url: str) -> None:
-    """UsageError for a URL that means another bus in each process, or a file that is not there."""
-    if url.startswith("sqlite:///") and not url.startswith("sqlite:////"):
-        hint = "name an absolute path: sqlite:////folder/file.db"
-        raise UsageError(f"{url} means another file in each process of Spark", hint=hint)
+def checked_bus(given: str) -> str:
+    """The URL with absolute paths. UsageError for one that means another bus in each process, or a file that is not there."""
+    url = absolute_url(given)
     if url.startswith("memory://"):
-        raise UsageError(f"{url} is in one process only, and Spark has several", hint="use a sqlite:////... or kafka://... bus")
+        raise UsageError(f"{url} is in one process only, and Spark has several", hint="use a sqlite:///... or kafka://... bus")
     if not has_its_file(url):
         raise UsageError(
             f"no bus is at {url}", detail=f"there is no file {named_path(url)}", hint="an engine makes it: is the name right?"
         )
+    return url
 
 
-def window_on_bus(bus: Bus, prefix: str, name: WindowName, file: str, shards: int = 1) -> WindowMetadata:
+def window_on_bus(bus: Bus, prefix: str, name: WindowName, file: Path | None, shards: int = 1) -> WindowMetadata:
     """What the project's file says of a window, else what an engine has told the bus. UsageError where neither knows it."""
     found: Mapping[str, WindowMetadata]
-    if file:
-        found = describe(checked_project(Path(file), {}, name=name.project).resolved, checked_prefix(prefix), shards).windows
+    if file is not None:
+        found = describe(checked_project(file, {}, name=name.project).resolved, checked_prefix(prefix), shards).windows
     else:
         metadata = read_metadata(bus, checked_prefix(prefix), name.project)
         if metadata is None:

@@ -9,7 +9,7 @@ exactly-once is Spark's checkpoint of offsets. A range ends at the last stable o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,9 @@ from hotspare.engine.rows.letters import flag_letters, opcode_letters
 from hotspare.errors import PositionLost, UsageError
 from hotspare.model.names import nearest
 from hotspare.model.types import Schema
+from hotspare.places import absolute_path
 from hotspare.spark.columns import Meta, table_type, to_spark
-from hotspare.spark.on_bus import WindowName, check_place, window_on_bus
+from hotspare.spark.on_bus import WindowName, checked_bus, window_on_bus
 
 NAME = "hotspare"
 OFFSETS_IN_TASK_MAX = 50_000
@@ -71,8 +72,7 @@ class StreamOptions:
         found = cls(**known, messages_max=int(number))
         if bool(found.window) == bool(found.bad):
             raise UsageError("one of the options window and bad is needed", hint="window is PROJECT/CQ/WINDOW, bad a project")
-        check_place(found.bus)
-        return found
+        return replace(found, bus=checked_bus(found.bus))
 
     @property
     def topic(self) -> str:
@@ -87,7 +87,8 @@ class StreamOptions:
             return BAD_SCHEMA
         bus = open_bus(self.bus)
         try:
-            found = window_on_bus(bus, self.prefix, WindowName.parse(self.window), self.project)
+            file = absolute_path(self.project) if self.project else None
+            found = window_on_bus(bus, self.prefix, WindowName.parse(self.window), file)
         finally:
             bus.close()
         if not found.outbound:
@@ -136,17 +137,17 @@ def ranges(begins: Mapping[int, int], ends: Mapping[int, int]) -> list[Range]:
 
 
 class _Reading:
-    """What both readers do in a task, and what they ask the bus before."""
+    """What both readers do in a task, and what they ask the bus before. A task may run where the project's file is not."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
-        self._options = options
+        self._options, self._fields = options, options.schema()
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """PositionLost where retention has ended what was to be read."""
         if not isinstance(partition, Range):
             return  # what Spark makes of no ranges at all
-        options, fields = self._options, self._options.schema()
+        options, fields = self._options, self._fields
         form = BadRowFormat() if options.bad else OutputRows(FileStyle(), fields)
         arrow_schema = to_arrow_schema(self._schema, timezone="UTC")
         bus = open_bus(options.bus)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,12 @@ from hotspare.engine.routing import Routing, routing_by
 from hotspare.engine.rows.batch import MessageFormat, arrow_fields
 from hotspare.errors import MessageTooLarge, UnknownResult, UsageError
 from hotspare.model.types import Schema
+from hotspare.places import absolute_path
 from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow
 from hotspare.spark.columns import to_field
 from hotspare.spark.given import GivenTable, Names, check_frame, order_column, ordered_by, ties_completed
 from hotspare.spark.in_task import event_numbers, field_column
-from hotspare.spark.on_bus import WindowName, check_place, window_on_bus
+from hotspare.spark.on_bus import WindowName, checked_bus, window_on_bus
 
 CHUNK_ROWS = 1_000
 """Rows that are written at once. A part of what makes chunks the same at each attempt."""
@@ -63,11 +65,11 @@ def publish(
     Of a table that stands, returns how many rows were written by this call. Of one that grows, returns Spark's writer: give it a
     checkpoint and start it. Its micro-batches are told apart by their numbers, so a new checkpoint needs a new name.
     """
-    check_place(bus)
+    bus, file = checked_bus(bus), absolute_path(project) if project else None
     if not name:
         raise UsageError("a table needs a name under which it is published", hint="give name=..., another one for each table")
     check_frame(window, table)
-    target = _Target.of(bus, prefix, WindowName.parse(window), project, name)
+    target = _Target.of(bus, prefix, WindowName.parse(window), file, name)
     if table.isStreaming:
         GivenTable.of(0, target.window, target.schema, table, ordered_by(order_by, target.window))
         return table.writeStream.queryName(name).foreachBatch(_MicroBatches(target, order_by).written)
@@ -114,7 +116,7 @@ class _Target:
     name: str
 
     @classmethod
-    def of(cls, url: str, prefix: str, window: WindowName, file: str, name: str) -> _Target:
+    def of(cls, url: str, prefix: str, window: WindowName, file: Path | None, name: str) -> _Target:
         bus = open_bus(url)
         try:
             found = window_on_bus(bus, prefix, window, file)
@@ -123,7 +125,7 @@ class _Target:
             count = bus.topics().get(found.inbound)
             if count is None:
                 raise topic_missing(found.inbound)
-            if count > 1 and file:
+            if count > 1 and file is not None:
                 found = window_on_bus(bus, prefix, window, file, count)
         finally:
             bus.close()

@@ -10,6 +10,7 @@ from hotspare.engine.inside import ROWS
 from hotspare.engine.plan import compile_plan
 from hotspare.host.looking import Wanted, look, plan_of, rows
 from hotspare.host.project import checked_project
+from hotspare.places import absolute_path, absolute_url
 from hotspare.stores.open import open_existing_store
 
 
@@ -30,11 +31,11 @@ def state(
     `where`, in Spark SQL, is computed on the driver; all rows go through the driver's memory. UsageError where
     there is no such group, snapshot, window or part.
     """
-    opened = open_existing_store(store)
+    opened = open_existing_store(absolute_url(store))
     try:
         looked = look(opened, group, snapshot)
     finally:
         opened.close()
-    plan = plan_of(looked, None) if project is None else compile_plan(checked_project(Path(project), {}).resolved)
+    plan = plan_of(looked, None) if project is None else compile_plan(checked_project(absolute_path(project), {}).resolved)
     _, table = rows(plan, looked, Wanted(window, part, where))
     return spark.createDataFrame(table)

@@ -25,6 +25,7 @@ from hotspare.model.partitioning import obstacles, partition_fields
 from hotspare.model.project import WindowId
 from hotspare.model.publishing import publishing
 from hotspare.model.resolve import Resolved, resolve
+from hotspare.places import absolute_path
 from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow
 from hotspare.spark.columns import Meta, table_type
 from hotspare.spark.given import GivenTable, Names, check_stands, order_column, ordered_by, ties_completed
@@ -91,7 +92,7 @@ def _loaded(project: LoadedProject | Path | str, properties: Mapping[str, str]) 
         return project
     is_file = isinstance(project, Path) or not ("\n" in project or project.lstrip().startswith("<"))
     if is_file:
-        return checked_project(Path(project), properties)
+        return checked_project(absolute_path(project), properties)
     given = {**home_properties(Path.cwd() / "project", None), **properties}
     return load_text(str(project), "", given, expressions=expression_mistakes, connectors=connector_mistakes)
 

@@ -79,6 +79,11 @@ class LogEvent(Enum):
     LOCK_HOLDER_ENDED = "lock_holder_ended", Level.WARNING, "a process that was stopped with a lock in its hands was ended"
     CONNECTOR_SKIPPED = "connector_skipped", Level.INFO, "a connector of the project is not run here, for the reason given"
     SEQUENCE_BROKEN = "sequence_broken", Level.ERROR, "an output stream has a gap or a repetition in its sequence"
+    INPUT_LOST = (
+        "input_lost",
+        Level.ERROR,
+        "a topic no longer holds messages that were not brought in: its publisher goes on behind",
+    )
     OUTPUT_NOT_FROM_BEGINNING = "output_not_from_beginning", Level.WARNING, "an output topic no longer holds its first outputs"
     EVENT_POISONOUS = (
         "event_poisonous",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from hotspare.adapters.topics.position import OnLost
 from hotspare.adapters.topics.publisher import TopicPublished, TopicPublishOptions, publish_topic
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.kafka.bus import open_kafka_bus
@@ -137,6 +140,31 @@ def test_what_the_topic_forgot_before_it_was_brought_in_is_told(kafka: KafkaServ
     bus.trim(Partition(OTHERS), 8)
     with pytest.raises(PositionLost, match="partition 0 of topic sensors no longer holds offset"):
         bring(kafka, events=9, partition=0)
+
+
+def test_what_the_topic_forgot_is_named_once_and_nothing_of_other_partitions_is_doubled(
+    kafka: KafkaServers, others: Others, bus: Bus
+) -> None:
+    """The adapter is killed between every two of its actions; each time partition 0 has lost what came since."""
+    others.write()
+    bring(kafka, events=3)
+    lives, is_over, lost = 0, False, set[int]()
+    while not is_over:
+        others.write()
+        lost.add(others.written[-3])
+        bus.trim(Partition(OTHERS), bus.end_offset(Partition(OTHERS)))
+        with Killed.after(lives) as act:
+            bring(kafka, act, len(others.written) - len(lost), on_lost=OnLost.SKIP)
+            is_over = True
+        lives += 1
+    assert lives > 20
+    wait_until(lambda: len(others.written) - len(lost) <= len(rows(bus)), "what was committed can be read")
+    found = rows(bus)
+    named = [re.fullmatch(rb"partition 0 of topic sensors: offsets (\d+) to (\d+)", row) for row in found]
+    gaps = [(int(each[1]), int(each[2])) for each in named if each]
+    assert all(before[1] < after[0] for before, after in pairwise(gaps)), "each offset is named once"
+    came = sorted(int(row.split(b",")[2]) for row, name in zip(found, named, strict=True) if not name)
+    assert came == [number for number in others.written if number not in lost]
 
 
 def test_a_topic_that_does_not_exist_is_named(kafka: KafkaServers, others: Others, bus: Bus) -> None:

@@ -270,9 +270,11 @@ def test_where_a_topic_begins(start: StartAt | int, offsets: Mapping[int, int]) 
     assert begun(None, TopicPosition("t"), {0: (2, 9), 1: (0, 4)}, start).offsets == offsets
 
 
-def test_a_partition_that_was_added_begins_with_its_oldest_message() -> None:
+@pytest.mark.parametrize("oldest", [0, 2])
+def test_a_partition_that_was_added_begins_with_its_first_message(oldest: int) -> None:
+    """Where the topic no longer holds that, it is lost."""
     known = TopicPosition("t", "a", {0: 7}, 3)
-    assert begun(known, TopicPosition("t", "a"), {1: (0, 4)}, StartAt.NEWEST) == TopicPosition("t", "a", {0: 7, 1: 0}, 3)
+    assert begun(known, TopicPosition("t", "a"), {1: (oldest, 4)}, StartAt.NEWEST) == TopicPosition("t", "a", {0: 7, 1: 0}, 3)
 
 
 @pytest.mark.parametrize(("topic", "topic_id"), [("u", "a"), ("t", "b")])

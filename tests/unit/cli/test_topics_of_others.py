@@ -64,7 +64,7 @@ def test_the_command_of_the_page_brings_in_a_topic_of_two_partitions_once(tmp_pa
         (["--header", "1"], "--header with --topic has no effect"),
         (["--growing"], "--growing with --topic has no effect"),
         (["--initial-offset", "soon"], "--initial-offset is 'soon'"),
-        (["--avro-schema", "absent.json", "--format", "avro"], "file absent.json cannot be read"),
+        (["--avro-schema", "absent.json", "--format", "avro"], "/absent.json cannot be read"),
     ],
 )
 def test_what_means_nothing_for_a_topic_is_refused(
@@ -75,6 +75,34 @@ def test_what_means_nothing_for_a_topic_is_refused(
     done = hotspare_here(*command_line(), *options)
     assert done.returncode == 2
     assert words in done.stderr
+
+
+def test_messages_that_are_lost_end_it_unless_it_may_go_on_behind_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPEC I2. Of the other partition nothing comes in twice."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.yaml").write_text(example().replace("@PASSWORD@", "x"))
+    line = [word for word in command_line() if word not in ("--maxevents", "3")]
+    with contextlib.closing(open_bus("sqlite:///theirs.db")) as theirs:
+        theirs.create_topic("orders", 2)
+        for partition, rows in ((0, [b"i,n,1,0.5"]), (1, [b"i,n,3,2"])):
+            theirs.append(Partition("orders", partition), [Outgoing(row) for row in rows])
+        assert hotspare_here(*line, "--maxevents", "2").returncode == 0
+        theirs.append(Partition("orders", 0), [Outgoing(b"i,n,4,1"), Outgoing(b"i,n,5,1")])
+        theirs.append(Partition("orders", 1), [Outgoing(b"i,n,6,1")])
+        theirs.trim(Partition("orders", 0), 2)
+    refused = hotspare_here(*line, "--maxevents", "4")
+    assert refused.returncode == 1
+    assert "HS-0303 partition 0 of topic orders no longer holds offset 1" in refused.stderr
+    for _ in range(2):
+        done = hotspare_here(*line, "--maxevents", "4", "--skip-lost")
+        assert done.returncode == 0, done.stderr
+        assert f"4 events of orders are in {IN.topic}" in done.stderr
+    with contextlib.closing(open_bus("sqlite:///ours.db")) as ours:
+        messages = ours.read(IN, 0, messages_max=9, bytes_max=1 << 20)
+    rows = [row for message in messages for row in message.value.split(b"\n")]
+    notice = b"partition 0 of topic orders: offsets 1 to 1"
+    assert sorted(rows) == [b"i,n,1,0.5", b"i,n,3,2", b"i,n,5,1", b"i,n,6,1", notice]
+    assert [m.header("hotspare-format") for m in messages if m.value == notice] == [b"lost"]
 
 
 def test_the_command_of_the_page_sends_outputs_to_a_topic_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

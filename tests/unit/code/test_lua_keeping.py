@@ -42,8 +42,12 @@ function use() return c, d end
 
 
 def program(code: str, limits: CodeLimits = CodeLimits(200_000, 100_000), memory_bytes: int = 64 << 20) -> LuaProgram:
-    module = Module("m", Language.LUA, Code("local m = setmetatable({}, {__eq = error, __index = error}) return m"), ModuleUse.MODULE)
-    return LuaProgram(ProgramText("q/w", Script(Language.LUA, Code(code), "f", limits=limits), (module,)), memory_bytes=memory_bytes)
+    module = Module(
+        "m", Language.LUA, Code("local m = setmetatable({}, {__eq = error, __index = error}) return m"), ModuleUse.MODULE
+    )
+    return LuaProgram(
+        ProgramText("q/w", Script(Language.LUA, Code(code), "f", limits=limits), (module,)), memory_bytes=memory_bytes
+    )
 
 
 def outcome(instance: Instance, *arguments: object) -> object:
@@ -130,7 +134,9 @@ def test_memory_that_runs_out_ends_the_engine(how: str) -> None:
 
 
 def test_garbage_of_one_event_may_be_more_than_its_machine_has() -> None:
-    of = program("function f() for i = 1, 400 do local s = ('x'):rep(1 << 17) end return 1 end", CodeLimits(10**8, 1 << 10), 8 << 20)
+    of = program(
+        "function f() for i = 1, 400 do local s = ('x'):rep(1 << 17) end return 1 end", CodeLimits(10**8, 1 << 10), 8 << 20
+    )
     instance = of.open()
     assert [outcome(instance) for _ in range(4)] == [1] * 4
     assert instance.memory_bytes < 8 << 20

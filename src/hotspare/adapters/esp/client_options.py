@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import quote
+
+from hotspare.places import absolute_path, is_relative_option
 
 _OPTION = re.compile(r"""\s*([^=;]*)=\s*(?:"([^"]*)"|([^;]*))\s*(?:;|\Z)""")
 
@@ -17,6 +20,19 @@ def client_options(text: str) -> Mapping[str, str]:
         if name.strip():
             found[name.strip()] = quoted if quoted is not None else bare.strip()
     return found
+
+
+def absolute_options(text: str, folder: Path) -> str:
+    """The text with absolute paths in the options that name files; a relative one begins at `folder`."""
+
+    def absolute(match: re.Match[str]) -> str:
+        name, quoted, bare = match.groups()
+        value = quoted if quoted is not None else bare.strip()
+        if not is_relative_option(name.strip(), value):
+            return match[0]
+        return f'{name}="{absolute_path(value, folder)}";'
+
+    return _OPTION.sub(absolute, text)
 
 
 def kafka_url(hosts: str, options: Mapping[str, str]) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from hotspare.adapters.esp.connector_options import FILE_KIND, file_format, file_style, publish_options, subscribe_options
+from hotspare.adapters.esp.connector_paths import with_absolute_paths
 from hotspare.adapters.esp.generated_options import GENERATED_KINDS, generated_mistakes
 from hotspare.adapters.esp.socket_options import connector_address
 from hotspare.adapters.esp.topic_options import topic_publish_options, topic_send_options
@@ -12,18 +14,21 @@ from hotspare.errors import Mistake, UsageError
 from hotspare.model.connectors import PROPERTY_VALUES, names_topic_of_others
 from hotspare.model.project import Connector, ConnectorDirection
 from hotspare.model.types import Schema
+from hotspare.places import absolute_path
 
 
-def connector_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, ...]:
-    """Every value of a connector that its adapter would refuse at its start, so that a project says so when it is loaded.
+def connector_mistakes(connector: Connector, schema: Schema, home: Path | None = None) -> tuple[Mistake, ...]:
+    """Every value of a connector that its adapter would refuse at its start, so that a project says so when it is loaded. Relative
+    paths begin at `home`, by default the folder of the project's file.
 
     What holds a reference to a project property that is not set is passed over, and so are formats that do not exist, which the
     model finds itself.
     """
+    home = absolute_path(home or Path(connector.place.file).parent)
     if connector.kind in GENERATED_KINDS:
-        return generated_mistakes(connector, schema)
+        return generated_mistakes(connector, schema, home)
     if names_topic_of_others(connector):
-        return _topic_mistakes(connector, schema)
+        return _topic_mistakes(with_absolute_paths(connector, home), schema)
     if connector.kind != FILE_KIND:
         return ()
     if connector.get("fstype", "csv").strip().lower() not in ("", *PROPERTY_VALUES["fstype"]):

@@ -17,6 +17,7 @@ from hotspare.errors import UsageError
 from hotspare.model.connectors import REFUSED_VALUES
 from hotspare.model.project import Connector
 from hotspare.model.types import Schema
+from hotspare.places import absolute_path
 
 FILE_KIND = "fs"
 HOME_PROPERTY = "ESP_PROJECT_HOME"
@@ -28,7 +29,7 @@ _OF_CSV = ("header", "addcsvopcode", "addcsvflags", "noautogenfield", "csvfieldd
 
 def home_properties(project_file: Path, home: Path | None) -> dict[str, str]:
     """What the reserved names in paths stand for: `home`, or the folder of the project's file."""
-    folder = str((home or project_file.parent).absolute())
+    folder = str(absolute_path(home or project_file.parent))
     return {HOME_PROPERTY: folder, OUTPUT_PROPERTY: folder}
 
 

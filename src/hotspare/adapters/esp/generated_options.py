@@ -28,14 +28,13 @@ def generator_of(connector: Connector, window: Window, schema: Schema, home: Pat
     return lambda: Timer(options)
 
 
-def generated_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, ...]:
+def generated_mistakes(connector: Connector, schema: Schema, home: Path) -> tuple[Mistake, ...]:
     """What the generator of a connector would refuse at its start. What holds a reference to a project property that is not set is
     passed over, and so is code that opens a file which is not beside the project."""
     if any("@" in value for name, value in connector.properties if name != "code"):
         return ()
     try:
         if connector.kind in CODE_KINDS:
-            home = _folder(connector)
             if has_its_files(connector, home):
                 code_source(connector, schema, home)
         else:
@@ -45,11 +44,6 @@ def generated_mistakes(connector: Connector, schema: Schema) -> tuple[Mistake, .
     except UsageError as error:
         return (Mistake(connector.place, error.message, error.hint),)
     return ()
-
-
-def _folder(connector: Connector) -> Path:
-    """Where the project's files are, as far as that is known when it is loaded."""
-    return Path(connector.place.file).parent
 
 
 def timer_options(connector: Connector, schema: Schema, key: KeyPresence = KeyPresence.PRESENT) -> TimerOptions:

@@ -7,7 +7,7 @@ from hotspare.adapters.esp.connector_options import row_choice, row_form
 from hotspare.adapters.esp.property_values import choice, count, switch, wrong
 from hotspare.adapters.files.canonical import FileFormat
 from hotspare.adapters.topics.form import TopicForm
-from hotspare.adapters.topics.position import StartAt, start_at
+from hotspare.adapters.topics.position import OnLost, StartAt, start_at
 from hotspare.adapters.topics.publisher import TopicPublishOptions
 from hotspare.adapters.topics.schemas import Schemas, open_schemas
 from hotspare.adapters.topics.sent import MessageCut, SchemaLine, SendForm
@@ -68,6 +68,7 @@ def topic_publish_options(connector: Connector, schema: Schema, source_name: str
         start=_start(connector),
         events_max=count(connector, "maxevents"),
         block_rows=count(connector, "blocksize"),
+        on_lost=switch(connector, "skiplost", OnLost.END, OnLost.SKIP),
     )
 
 

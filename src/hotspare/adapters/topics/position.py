@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import NamedTuple
 
 from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.errors import BusError, UsageError
@@ -23,6 +24,27 @@ class StartAt(Enum):
 
     OLDEST = "smallest"
     NEWEST = "largest"
+
+
+class OnLost(Enum):
+    """What a publisher does where its topic no longer holds messages that were not brought in."""
+
+    END = "end"
+    """PositionLost."""
+    SKIP = "skip"
+    """It goes on behind them, once the inbound topic names them in a message that engines make a bad event of."""
+
+
+class Lost(NamedTuple):
+    """Offsets of a partition that the topic no longer holds, from `begin` up to before `end`."""
+
+    partition: int
+    begin: int
+    end: int
+
+    def sentence(self, topic: str) -> str:
+        """The text of the bad event."""
+        return f"partition {self.partition} of topic {topic}: offsets {self.begin} to {self.end - 1}"
 
 
 _STARTS = {
@@ -64,6 +86,12 @@ class TopicPosition:
             offsets[partition] = max(offsets.get(partition, 0), offset + 1)
         return replace(self, offsets=offsets, events=self.events + events)
 
+    def past(self, gaps: Iterable[Lost]) -> TopicPosition:
+        """Behind these gaps. An update whose second row was lost is not open any more."""
+        found = list(gaps)
+        offsets = {**self.offsets, **{gap.partition: gap.end for gap in found}}
+        return replace(self, offsets=offsets, open_updates=self.open_updates - {gap.partition for gap in found})
+
     def joined(self, other: TopicPosition) -> TopicPosition:
         """What either of two positions of one topic holds."""
         numbers = sorted({*self.offsets, *other.offsets})
@@ -100,7 +128,7 @@ def begun(found: TopicPosition | None, topic: TopicPosition, bounds: Mapping[int
     partitions that are to be read, at least of those that are not known.
 
     A new topic begins at `start` (a number: at that offset in every partition, as far as it is there); a partition that was added
-    to a known one with its oldest message. UsageError where the source is of another topic.
+    to a known one with its first message, whether the topic still holds it or not. UsageError where the source is of another topic.
     """
     if found is None:
         return replace(topic, offsets={number: _first(each, start) for number, each in sorted(bounds.items())})
@@ -110,7 +138,7 @@ def begun(found: TopicPosition | None, topic: TopicPosition, bounds: Mapping[int
             f"topic {topic.topic} cannot be brought in: until now this source was {same}",
             hint="give the connector another name, or publish under another --source",
         )
-    added = {number: begin for number, (begin, _) in bounds.items() if number not in found.offsets}
+    added = {number: 0 for number in bounds if number not in found.offsets}
     return replace(found, topic_id=topic.topic_id or found.topic_id, offsets={**found.offsets, **added})
 
 

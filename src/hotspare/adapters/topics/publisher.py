@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from hotspare.adapters.failover.patience import Patience, StopAsked
 from hotspare.adapters.failover.spread_source import Piece
@@ -22,13 +22,15 @@ from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.time_texts import FirstStamps
 from hotspare.adapters.topics.form import TopicForm
-from hotspare.adapters.topics.position import StartAt, TopicPosition, begun, chunks
+from hotspare.adapters.topics.position import Lost, OnLost, StartAt, TopicPosition, begun, chunks
 from hotspare.adapters.topics.put_out import PutOut, is_output
 from hotspare.adapters.topics.source import TopicSource
 from hotspare.bus.contract import Bus, Message, Partition
 from hotspare.bus.topic_reader import Arrived, TopicReader
 from hotspare.engine.rows.batch import MessageFormat
-from hotspare.errors import BusError, UsageError
+from hotspare.errors import BusError, PositionLost, UsageError
+
+_T = TypeVar("_T")
 
 BLOCK_ROWS_DEFAULT = 256
 _APPEND_BYTES_MAX = 4 << 20
@@ -50,7 +52,8 @@ class OutputCut(Protocol):
 class TopicPublishOptions:
     """`source_name`: under which the position is kept. `partition`: the one that is read, None for all. `start`: where a source
     begins of which nothing is known. `events_max` in all, over restarts, 0 for no limit; `block_rows` per message, 0 for the
-    default. `outputs`: what outputs of an engine are as events; None: themselves."""
+    default. `outputs`: what outputs of an engine are as events; None: themselves. `on_lost`: whether messages that are lost end the
+    publisher."""
 
     source_name: str
     form: TopicForm = field(default_factory=TopicForm)
@@ -59,6 +62,7 @@ class TopicPublishOptions:
     events_max: int = 0
     block_rows: int = 0
     outputs: OutputCut | None = None
+    on_lost: OnLost = OnLost.END
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +84,15 @@ def publish_topic(
     troubled: Callable[[BusError], None] = lambda error: None,
     routing: RowRouting | None = None,
     warn: Callable[[str], None] = lambda sentence: None,
+    skipped: Callable[[str], None] = lambda sentence: None,
 ) -> TopicPublished:
-    """Publish what the reader reads until `stop`, or until `events_max`. With `routing` each row goes to the partition of the
+    """Publish what the reader reads until `stop`, or until `events_max`. `skipped` gets a sentence on each gap that it went on
+    behind. With `routing` each row goes to the partition of the
     inbound topic that it belongs in, else all go to `partition`.
 
     UsageError where the source is of another topic, or its messages cannot be divided; PositionLost where the topic no longer holds
-    what comes next; BusError where a bus stays out of reach, which `troubled` is told before. `warn` gets what looks wrong of the
-    first rows.
+    what comes next, with OnLost.END; BusError where a bus stays out of reach, which `troubled` is told before. `warn` gets what
+    looks wrong of the first rows.
     """
     if routing is not None and not options.form.is_cut:
         raise UsageError(
@@ -94,7 +100,9 @@ def publish_topic(
             hint="bring them in as csv or json",
         )
     stamps = FirstStamps(f"topic {reader.topic}", options.form.rows.schema, warn)
-    publication = _Publication(bus, topic_partitions(partition, routing), reader, options, stop, report, troubled, routing, stamps)
+    publication = _Publication(
+        bus, topic_partitions(partition, routing), reader, options, stop, report, troubled, routing, stamps, skipped
+    )
     return publication.run()
 
 
@@ -116,8 +124,10 @@ class _Publication:
         troubled: Callable[[BusError], None],
         routing: RowRouting | None,
         stamps: FirstStamps,
+        skipped: Callable[[str], None],
     ) -> None:
         self._stamps = stamps
+        self._skipped = skipped
         self._source = TopicSource(bus, partitions, options.source_name)
         self._shards = len(partitions)
         self._reader = reader
@@ -150,8 +160,36 @@ class _Publication:
         if self._position != found:
             self._append([[] for _ in range(self._shards)], self._position, self._options.form.format)
         wanted = self._wanted(self._position.offsets)
-        self._retried(lambda: self._reader.seek({number: self._position.offsets[number] for number in wanted}))
+        if self._options.on_lost is OnLost.SKIP:
+            self._go_on_behind(self._gaps(wanted))
+        self._of_topic(lambda: self._reader.seek({number: self._position.offsets[number] for number in wanted}))
         self._looked_s = time.monotonic()
+
+    def _of_topic(self, call: Callable[[], _T]) -> _T:
+        """What the reader answers. Where messages are lost, and may be, _Overtaken: what is lost is found when it resumes."""
+        try:
+            return self._retried(call)
+        except PositionLost:
+            if self._options.on_lost is OnLost.END:
+                raise
+            raise _Overtaken from None
+
+    def _gaps(self, numbers: Iterable[int]) -> list[Lost]:
+        """What these partitions no longer hold of what comes next."""
+        kept = {number: self._retried(partial(self._reader.bounds, number))[0] for number in numbers}
+        offsets = self._position.offsets
+        return [Lost(number, offsets[number], begin) for number, begin in kept.items() if offsets[number] < begin]
+
+    def _go_on_behind(self, gaps: Sequence[Lost]) -> None:
+        """Note the position behind the gaps together with a message for each, on the first partition of the inbound topic."""
+        if not gaps:
+            return
+        done = self._position.past(gaps)
+        notices = [Piece(gap.sentence(self._reader.topic).encode(), gap.end, 0) for gap in gaps]
+        self._append([notices, *([] for _ in range(self._shards - 1))], done, MessageFormat.LOST)
+        self._position = done
+        for gap in gaps:
+            self._skipped(gap.sentence(self._reader.topic))
 
     def _known(self, found: TopicPosition | None) -> TopicPosition:
         topic = TopicPosition(self._reader.topic, self._reader.topic_id())
@@ -174,7 +212,7 @@ class _Publication:
         while not self._stop.is_set() and self._left() > 0:
             if time.monotonic() - self._looked_s > _LOOK_S:
                 self._look_for_partitions()
-            arrived = self._retried(lambda: self._reader.read(_READ_MESSAGES_MAX, _READ_WAIT_MS))
+            arrived = self._of_topic(lambda: self._reader.read(_READ_MESSAGES_MAX, _READ_WAIT_MS))
             for cut in chunks([len(each.message.value) for each in arrived], _APPEND_BYTES_MAX):
                 for outputs, alike in groupby(arrived[cut], lambda each: is_output(each.message)):
                     if self._left() > 0:

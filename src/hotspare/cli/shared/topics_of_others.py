@@ -29,7 +29,7 @@ START_DEFAULT = "smallest"
 class OtherTopic:
     """What is published from. `url` is that of the topic's bus, and may hold secrets; where `topic` is "", it is a file or a
     socket. `start` is as it was written; `avro_schema` names a file,
-    `schemas` a registry or a folder, `value` a field."""
+    `schemas` a registry or a folder, `value` a field; `skips_lost`: it goes on behind messages that are lost."""
 
     url: str
     topic: str
@@ -38,12 +38,14 @@ class OtherTopic:
     avro_schema: Path | None
     schemas: str = ""
     value: str = ""
+    skips_lost: bool = False
 
 
 def publish_others(bus: Bus, target: Target, others: OtherTopic, options: PublishOptions, turns: TurnOptions) -> None:
     """Publish the topic, alone or in turns, until `options.events_max` or Ctrl-C. UsageError for options of files."""
     from hotspare.adapters.files.canonical import FileFormat
     from hotspare.adapters.topics.form import TopicForm
+    from hotspare.adapters.topics.position import OnLost
     from hotspare.adapters.topics.publisher import TopicPublishOptions, publish_topic
     from hotspare.adapters.topics.schemas import open_schemas
     from hotspare.bus.open import open_topic_reader
@@ -63,6 +65,7 @@ def publish_others(bus: Bus, target: Target, others: OtherTopic, options: Publis
         start=_start(others.start),
         events_max=options.events_max,
         block_rows=options.block_rows,
+        on_lost=OnLost.SKIP if others.skips_lost else OnLost.END,
     )
     where, routing = inbound_place(bus, target, options.form.schema)
     with stop_on_signal() as stop, progress_bar(f"topic {others.topic} to {where.topic}") as show:
@@ -72,10 +75,14 @@ def publish_others(bus: Bus, target: Target, others: OtherTopic, options: Publis
 
         def work(turn: threading.Event) -> TopicPublished:
             with contextlib.closing(open_topic_reader(others.url, others.topic)) as reader:
-                return publish_topic(bus, where, reader, asked, turn, report, say_trouble, routing, say_warning)
+                return publish_topic(bus, where, reader, asked, turn, report, say_trouble, routing, say_warning, _say_lost)
 
         done = in_turns(turns, bus, target.bus_url, work, stop)
     typer.echo(f"{0 if done is None else done.events} events of {others.topic} are in {where.topic}", err=True)
+
+
+def _say_lost(sentence: str) -> None:
+    typer.echo(f"lost: {sentence}", err=True)
 
 
 def _refuse_options_of_files(options: PublishOptions) -> None:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from hotspare.cli.shared.places import PATH, URL
 from hotspare.errors import HotspareError, UsageError
+from hotspare.places import absolute_url
 from hotspare.telemetry.secrets import masked
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 GroupOption = Annotated[str, typer.Option(help="Several instances with this name take turns: one works, another goes on.")]
-CoordinationOption = Annotated[str, typer.Option(help="Where the instances of the group meet; by default beside the bus.")]
+CoordinationOption = Annotated[str, typer.Option(help="Where the instances of the group meet; by default beside the bus.", **URL)]
+TransportConfigOption = Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.", **PATH)]
 LeaseOption = Annotated[int, typer.Option(min=1, help="After so long without a sign another instance goes on.")]
 
 
@@ -79,7 +82,7 @@ def transport(file: Path | None, bus_url: str, turns: TurnOptions) -> Transport:
     config = load_transport_config(file)
     for note in config.notes:
         typer.echo(f"hotspare: {file}: {note}", err=True)
-    chosen = bus_url or config.bus_url
+    chosen = bus_url or absolute_url(config.bus_url)
     if not chosen:
         raise UsageError(f"file {file} names no bus", hint="give --bus URL, or hostport in its section kafka")
     group = turns.group or config.group

@@ -12,7 +12,9 @@ import typer
 
 from hotspare.bus.limits import PARTITIONS_MAX
 from hotspare.bus.naming import checked_name
+from hotspare.cli.shared.places import PATH
 from hotspare.errors import UsageError
+from hotspare.places import absolute_place
 
 ShardsOption = Annotated[
     int, typer.Option(min=1, max=PARTITIONS_MAX, help="Into how many shards the project is divided; 1: it is not divided.")
@@ -31,10 +33,24 @@ MemoryOption = Annotated[
 ]
 PageFolderOption = Annotated[
     Path | None,
-    typer.Option(help="With --memory: folder on a disk for what left memory; by default that for temporary files."),
+    typer.Option(help="With --memory: folder on a disk for what left memory; by default that for temporary files.", **PATH),
 ]
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
 _UNITS = " KMGT"
+_PATHS_OF_SPARK = (
+    "spark.jars",
+    "spark.files",
+    "spark.archives",
+    "spark.submit.pyFiles",
+    "spark.jars.ivy",
+    "spark.jars.ivySettings",
+    "spark.local.dir",
+    "spark.eventLog.dir",
+    "spark.sql.warehouse.dir",
+    "spark.checkpoint.dir",
+    "spark.kerberos.keytab",
+)
+"""Settings that are paths or URLs, some of them several with commas between. Spark's JVM runs in another folder."""
 MEMORY_MIN = 1 << 20
 
 
@@ -78,8 +94,10 @@ def properties(texts: Sequence[str]) -> dict[str, str]:
 
 
 def settings_of_spark(texts: Sequence[str]) -> dict[str, str]:
-    """Settings of Spark from `NAME=VALUE` texts; the last one of a name counts."""
-    return dict(_pair(text, "--conf", "NAME=VALUE") for text in texts)
+    """Settings of Spark from `NAME=VALUE` texts, with absolute paths; the last one of a name counts."""
+    said = dict(_pair(text, "--conf", "NAME=VALUE") for text in texts)
+    paths = {name: ",".join(map(absolute_place, said[name].split(","))) for name in _PATHS_OF_SPARK if name in said}
+    return {**said, **paths}
 
 
 def bindings(texts: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -105,6 +123,11 @@ def assigned(texts: Sequence[str], option: str, value_form: str) -> dict[str, st
             raise UsageError(f"{option} names window {window} twice")
         values[window] = value
     return values
+
+
+def assigned_places(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Returns `CQ/WINDOW=FILE` texts as window to absolute path or URL. UsageError as `assigned`."""
+    return {window: absolute_place(place) for window, place in assigned(texts, option, "FILE").items()}
 
 
 _ADAPTER_SCHEME = "dfESP://"

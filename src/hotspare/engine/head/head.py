@@ -303,6 +303,7 @@ def _is_alone(bad: BadRows, events: list[DecodedRows]) -> npt.NDArray[np.bool_]:
     return alone
 
 
+_LOST = "messages are lost that a topic no longer holds"
 _BLOCK_DECODERS = {int(MessageFormat.ARROW): arrow_block.decode_events, int(MessageFormat.AVRO): avro_block.decode_events}
 """Of formats in which every message is a file."""
 
@@ -313,6 +314,9 @@ def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[Dec
     if number == MessageFormat.JSON:
         return decode_json(values, head.schema)
     given = {message: value for message, value in enumerate(values.to_pylist()) if value}
+    if number == MessageFormat.LOST:
+        texts = {message: value.decode("utf-8", "backslashreplace")[:BAD_TEXT_LENGTH_MAX] for message, value in given.items()}
+        return [], BadRows.of([(message, 0, RowReason.LOST, _LOST, text) for message, text in texts.items()])
     decode = _BLOCK_DECODERS.get(number)
     if decode is None:
         sentence = f"a message has the unknown format {number}"

@@ -18,6 +18,8 @@ class RowReason(StrEnum):
     FIELD_TYPE = "field-type"
     FORMAT = "format"
     """A message of a format that is not known, or damaged."""
+    LOST = "lost"
+    """No row: the notice of a publisher that went on behind messages which its topic no longer holds (MessageFormat.LOST)."""
 
 
 class BadReason(StrEnum):

@@ -27,6 +27,8 @@ class MessageFormat(IntEnum):
     """One object per event: alone, one per line, or an array of them (`hotspare.engine.codec.json.decode`)."""
     AVRO = 3
     """An Avro object container file (`hotspare.engine.codec.avro_block`)."""
+    LOST = 4
+    """Text that names messages of an external topic which were lost before they came in: a bad event, and no other."""
 
     @property
     def header(self) -> bytes:

@@ -15,10 +15,10 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from queue import Empty, SimpleQueue
 
 import hotspare
+from hotspare.adapters.esp.connector_paths import absolute_bindings
 from hotspare.bus.naming import checked_prefix
 from hotspare.choices import HeadPlace, KafkaReaderKind, SpareKind, StartWhen
 from hotspare.errors import CoordinationError, RunnerError, StateError, UsageError
@@ -35,6 +35,7 @@ from hotspare.host.partitioned.server import LinkServer
 from hotspare.host.partitioned.task import TaskEnd, TaskSpec, run_task
 from hotspare.host.process import EXIT_FAILED, EXIT_OK, EXIT_RUNNER_DIED
 from hotspare.host.project import checked_project
+from hotspare.host.restoring import snapshot_url
 from hotspare.model.fingerprint import resolved_hash
 from hotspare.model.partitioning import refused_shards
 from hotspare.runners.spark.partitioned.cluster import Master, SparkCluster, SparkClusterOptions, parse_master
@@ -75,7 +76,7 @@ def run_application(options: EngineOptions, spark: ApplicationOptions) -> int:
     checked_prefix(options.prefix)
     master = parse_master(spark.master)
     _refuse_without_use(options, spark)
-    options = _for_other_folders(options, master)
+    _refuse_places(options, master)
     log = Log().bind(application=options.engine)
     log.event(LogEvent.APPLICATION_STARTING, project=str(options.project), master=spark.master, version=hotspare.__version__)
     loaded = checked_project(options.project, options.properties, options.home, options.project_name, options.bindings)
@@ -83,6 +84,10 @@ def run_application(options: EngineOptions, spark: ApplicationOptions) -> int:
         raise refusal
     wanted = tasks_for(options.shards, master.slots or options.shards, spark.tasks)
     files = None if master.is_here else ProjectFiles.of(options.project, options.home)
+    if files is not None:  # what connectors read and write is no part of the copy
+        bindings = absolute_bindings(loaded.resolved, options.folder, options.bindings)
+        restore = options.restore or snapshot_url(loaded.project.restore, options.folder)
+        options = replace(options, bindings=bindings, restore=restore)
     name = f"hotspare {options.prefix}.{loaded.project.name}"
     with contextlib.ExitStack() as stack:
         cluster = SparkCluster(SparkClusterOptions(master, name, wanted, spark.conf))
@@ -120,30 +125,14 @@ def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> No
         raise UsageError(what, hint="use 0 or more tasks, a lease of 2000 ms or more, and 0 ms or more")
 
 
-def _for_other_folders(options: EngineOptions, master: Master) -> EngineOptions:
-    """The same where tasks run in other folders, or on other machines. UsageError where a place is none for them."""
+def _refuse_places(options: EngineOptions, master: Master) -> None:
+    """UsageError for a place that tasks, which are other processes or on other machines, do not have."""
     urls = {"bus": options.bus_url, "coordination": options.coordination_url, "store": options.store_url}
     for what, url in urls.items():
         if url.startswith("memory://"):
             raise UsageError(f"a {what} in memory is of one process alone", hint="use sqlite:///file.db, or servers")
         if url.startswith("sqlite://") and not master.is_here:
             raise UsageError(f"a {what} in a file is of one machine alone", hint="use servers where executors run elsewhere")
-    return replace(
-        options,
-        project=options.project.absolute(),
-        home=None if options.home is None else options.home.absolute(),
-        bus_url=_absolute(options.bus_url),
-        coordination_url=_absolute(options.coordination_url),
-        store_url=_absolute(options.store_url),
-    )
-
-
-def _absolute(url: str) -> str:
-    """A file's URL that means the same in every folder; any other as it is."""
-    path, question, options = url.removeprefix("sqlite:///").partition("?")
-    if path == url or not path or path.startswith("/") or not url.startswith("sqlite:///"):
-        return url
-    return f"sqlite:///{Path(path).absolute()}{question}{options}"
 
 
 class Application:

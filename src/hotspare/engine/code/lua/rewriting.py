@@ -30,7 +30,28 @@ _UNARY = frozenset({"-", "not", "~", "#"})
 _CALLED = ("length", "joined", "joined_all")
 _STRONGER = frozenset("+-*/%^#.:") | {"..."}
 """Marks that may stand in an operand of `..`; `~` may where it has one operand."""
-_WORDS = frozenset("and break do else elseif end for function goto if in local or repeat return then until while".split())
+_WORDS = frozenset(
+    [
+        "and",
+        "break",
+        "do",
+        "else",
+        "elseif",
+        "end",
+        "for",
+        "function",
+        "goto",
+        "if",
+        "in",
+        "local",
+        "or",
+        "repeat",
+        "return",
+        "then",
+        "until",
+        "while",
+    ]
+)
 """Words that may stand in none, but for functions as values."""
 _END, _UNTIL = frozenset({"end"}), frozenset({"until"})
 _CLOSED_BY = {
