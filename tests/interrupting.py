@@ -94,12 +94,9 @@ class Interrupts:
         self._seen.close()
         self._wakeup.close()
         if self._reported.is_set():
-            _thread.start_new_thread(_end, ())
-
-
-def _end() -> None:
-    threading.Event().wait(EXIT_S)
-    os._exit(pytest.ExitCode.INTERRUPTED)
+            exit_at_last = threading.Timer(EXIT_S, os._exit, (int(pytest.ExitCode.INTERRUPTED),))
+            exit_at_last.daemon = True
+            exit_at_last.start()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,22 +1,21 @@
 """A plugin of pytest: prints the commands that repeat each failure, and repeats the tests that a change touches.
 
-A failure depends on the random order, on the seed of `random` (Hypothesis draws from it, too), on the profile of Hypothesis and on
-the tests that the same process ran before. The summary names all four. Hypothesis prints the blob of an example and simulations
-print their seeds by themselves.
+A failure depends on the random order, on the seeds of `random` and of Hypothesis, on the profile of Hypothesis and on the tests
+that the same process ran before. One seed stands for all three, and the summary names it with the rest. Hypothesis prints the blob
+of an example and simulations print their seeds by themselves.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-
-from tests.repo.imports import imported
-from tests.repo.tree import ROOT, sources
+from hypothesis import core
 
 _AFTER = "repeat after"
 """The name of a report's property: a file with the tests that the process ran, in order, up to the one that failed."""
@@ -28,6 +27,16 @@ class Failures:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._ran: list[str] = []
+
+    def pytest_sessionstart(self) -> None:
+        """Makes Hypothesis draw by the seed of the random order. Profiles that derandomize and `--hypothesis-seed` go first."""
+        if isinstance(self._seed, int) and core.global_force_seed is None:
+            core.global_force_seed = self._seed
+
+    @property
+    def _seed(self) -> int | str | None:
+        seed: int | str | None = self._config.getoption("randomly_seed", None)
+        return seed
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -50,8 +59,8 @@ class Failures:
         terminalreporter.section("to repeat")
         profile = os.environ.get("HYPOTHESIS_PROFILE")
         command = [*([f"HYPOTHESIS_PROFILE={profile}"] if profile else []), ".venv/bin/python", "-m", "pytest", "-n", "0"]
-        seed = self._config.getoption("randomly_seed", None)
-        ordered = [f"--randomly-seed={seed}", "--randomly-dont-reorganize"] if isinstance(seed, int) else ["-p", "no:randomly"]
+        is_seeded = isinstance(self._seed, int)
+        ordered = [f"--randomly-seed={self._seed}", "--randomly-dont-reorganize"] if is_seeded else ["-p", "no:randomly"]
         for name, report in found.items():
             terminalreporter.line(shlex.join([*command, *ordered, name]))
             after = dict(getattr(report, "user_properties", ())).get(_AFTER)
@@ -71,43 +80,52 @@ def touched_files(changed: frozenset[str], files: Mapping[str, frozenset[str]]) 
     return frozenset(path for path in touched if path.rpartition("/")[2].startswith("test_"))
 
 
-def changed_files(since: str = "", root: Path = ROOT) -> frozenset[str]:
+def _git(root: Path, *arguments: str) -> list[str]:
+    """The lines that git prints; none if it fails, as for a branch without an upstream."""
+    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False).stdout.splitlines()
+
+
+def changed_files(root: Path, since: str = "") -> frozenset[str]:
     """The paths that differ from `since`, and those that are not committed. Without `since`: from the merge base with the upstream
     branch; if there is none, or it is the newest commit and everything is committed, from the commit before."""
-
-    def lines(*arguments: str) -> list[str]:  # none if git fails, as for a branch without an upstream
-        return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False).stdout.splitlines()
-
-    loose = lines("ls-files", "--others", "--exclude-standard")
-    base = since or "".join(lines("merge-base", "HEAD", "@{upstream}")) or "HEAD~1"
-    return frozenset(lines("diff", "--name-only", base) + loose or lines("diff", "--name-only", "HEAD~1"))
+    loose = _git(root, "ls-files", "--others", "--exclude-standard")
+    base = since or "".join(_git(root, "merge-base", "HEAD", "@{upstream}")) or "HEAD~1"
+    changed = _git(root, "diff", "--name-only", base) + loose
+    return frozenset(changed if changed or since else _git(root, "diff", "--name-only", "HEAD~1"))
 
 
-def _imports() -> dict[str, frozenset[str]]:
-    """The paths that each Python file of the tests imports, `conftest.py` of the folders above it included."""
-    paths = {source.module: source.path for source in sources("src", "tests")}
+def imports_of_tests(root: Path) -> dict[str, frozenset[str]]:
+    """The paths that each Python file of the tests imports, and `conftest.py` of the folders above it."""
+    paths = [path for path in _git(root, "ls-files", "--cached", "--others", "--exclude-standard") if path.endswith(".py")]
+    modules = {path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in paths}
     found = {}
-    for source in sources("tests"):
-        names = {name for _, name in imported(source)}
-        used = {paths[each] for name in names for each in (name, name.rpartition(".")[0]) if each in paths}
-        above = {(parent / "conftest.py").as_posix() for parent in Path(source.path).parents}
-        found[source.path] = frozenset(used | above) - {source.path}
+    for path in paths:
+        if path.startswith("tests/"):
+            text = (root / path).read_text(encoding="utf-8")
+            names = {name for pair in _IMPORTS.findall(text) for name in pair if name}
+            names |= {f"{module}.{name}" for module, some in _FROM.findall(text) for name in re.findall(r"\w+", some)}
+            above = {(parent / "conftest.py").as_posix() for parent in Path(path).parents}
+            found[path] = frozenset({modules[name] for name in names if name in modules} | above) - {path}
     return found
+
+
+_IMPORTS = re.compile(r"^\s*(?:from ([\w.]+) import|import ([\w.]+))", re.MULTILINE)
+_FROM = re.compile(r"^\s*from ([\w.]+) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
 class Changes:
     """Repeats the test files that a change touches, and ignores all others that the command line does not name."""
 
-    def __init__(self, times: int, since: str) -> None:
-        self._times = times
-        self._touched = touched_files(changed_files(since), _imports())
+    def __init__(self, config: pytest.Config, times: int) -> None:
+        self._root, self._times = config.rootpath, times
+        self._touched = touched_files(changed_files(self._root, config.getoption("--changed-since")), imports_of_tests(self._root))
 
     def pytest_report_header(self) -> str:
         return f"repeating {self._times} times: {' '.join(sorted(self._touched)) or 'no test file is touched by the change'}"
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
-        return True if is_test and collection_path.relative_to(ROOT).as_posix() not in self._touched else None
+        return True if is_test and collection_path.relative_to(self._root).as_posix() not in self._touched else None
 
     @pytest.fixture(scope="session")
     def repetition(self, request: pytest.FixtureRequest) -> int:
@@ -132,4 +150,4 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Failures(config))
     times: int = config.getoption("--repeat-changed")
     if times:
-        config.pluginmanager.register(Changes(times, config.getoption("--changed-since")))
+        config.pluginmanager.register(Changes(config, times))

@@ -175,7 +175,7 @@ def test_a_full_disk_is_unknown_at_the_commit_and_known_before(tmp_path: Path, v
     """A small transaction reaches the file when it commits; a large one spills before, and then nothing was written."""
     file = tmp_path / "bus.db"
     with child(_FILL_THE_DISK, file, value_bytes) as process:
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=180)
     name, failed = said.split()
     assert name == expected
     bus = SqliteBus(file)

@@ -59,9 +59,9 @@ def test_what_one_event_causes_is_delivered_once_where_the_active_is_killed_in_t
 
         for window in ("items", "shelves"):
             _publish(site, window, "".join(f"i,n,{n},7\n" for n in range(ROWS)))
+        victim = cluster.wait_active()
         _publish(site, "orders", "i,n,1,7\n")
         wait_until(lambda: put_out() > 0, "the first outputs of the event", TIMEOUT_S)
-        victim = cluster.wait_active()
         victim.kill()
         del cluster.engines[victim.name]
         assert put_out() < OUTPUTS, "it was killed too late to show anything"

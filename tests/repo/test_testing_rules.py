@@ -11,13 +11,17 @@ TEST = "tests/unit/test_x.py"
 LAWS = ("cut", "crash", "twin", "runner", "round_trip", "failover", "one_voice")
 
 
-@pytest.mark.parametrize("rule", [testing_rules.sleeps, testing_rules.reasons, testing_rules.mocks, testing_rules.fixed_examples])
+RULES = [getattr(testing_rules, name) for name in ("sleeps", "time_outs", "clocks", "leases", "reasons", "mocks", "fixed_examples")]
+
+
+@pytest.mark.parametrize("rule", RULES)
 def test_tests_keep_the_rules(rule: Rule) -> None:
     assert violations(rule, sources("tests")) == []
 
 
-def test_exceptions_exist_and_say_why() -> None:
-    for path, reason in (testing_rules.SLEEPS | testing_rules.MOCKS).items():
+@pytest.mark.parametrize("name", ["SLEEPS", "CLOCKS", "LEASES", "MOCKS"])
+def test_exceptions_exist_and_say_why(name: str) -> None:
+    for path, reason in getattr(testing_rules, name).items():
         assert path in repository_files(), f"{path} is gone"
         assert len(reason) > 10, f"{path} needs a reason"
 
@@ -36,6 +40,16 @@ def test_every_law_has_a_test(law: str) -> None:
         "from time import sleep\nsleep(1)",
         "from time import sleep as wait\nwait(1)",
         "import asyncio\nawait asyncio.sleep(1)",
+        "threading.Event().wait(1)",
+        "threading.Condition().wait(timeout=pause_s)",
+        "over.wait(0.05)",
+        "thread.join(0.2)",
+        "ends.get(timeout=0.5)",
+        "taken.wait_for(lambda: done, 0.25)",
+        "select.select([], [], [], 3)",
+        "subprocess.run(['sleep', '1'])",
+        "PROGRAM = 'import time\\nprint(1)\\ntime.sleep(0.1)'",
+        "PROGRAM = '''\n    import threading\n    threading.Event().wait(0.05)\n'''",
     ],
 )
 def test_sleep_bites(text: str) -> None:
@@ -43,7 +57,84 @@ def test_sleep_bites(text: str) -> None:
 
 
 def test_sleep_allows_waiting_for_a_condition() -> None:
-    assert whats(testing_rules.sleeps, TEST, "wait_until(lambda: done, 'done', 5)\nevent.wait(5)") == []
+    for text in (
+        "wait_until(lambda: done, 'done', 5)\nevent.wait(5)",
+        "assert event.wait(0.5)\nthreading.Event().wait()",
+        "select.select([pidfd], [], [], 20)\nsubprocess.run(['true'])",
+        "PROGRAM = 'import time\\ntime.sleep(600)'",
+        "say(', '.join(names))",
+    ):
+        assert whats(testing_rules.sleeps, TEST, text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "assert not event.wait(0.2)",
+        "assert not event.wait(timeout=60), 'it came'",
+        "assert not taken.acquire(timeout=WAIT_S)",
+        "assert done and not changed.wait_for(lambda: over, 1)",
+        "with pytest.raises(queue.Empty):\n    found.get(timeout=1)",
+        "with pytest.raises(subprocess.TimeoutExpired):\n    process.wait(1)",
+        "PROGRAM = 'import threading\\nassert not over.wait(1)'",
+    ],
+)
+def test_a_time_out_bites(text: str) -> None:
+    assert len(whats(testing_rules.time_outs, TEST, text)) == 1
+
+
+def test_a_time_out_allows_what_has_happened() -> None:
+    for text in ("assert event.wait(60)", "assert not event.is_set()", "assert not event.wait(0)", "assert not ','.join(left)"):
+        assert whats(testing_rules.time_outs, TEST, text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import time\nassert time.monotonic() - begun >= 0.05",
+        "from time import perf_counter as now\nnow()",
+        "import time\ntime.time_ns()",
+        "import datetime\ndatetime.datetime.now()",
+        "PROGRAM = 'import time\\nprint(time.process_time())'",
+    ],
+)
+def test_a_clock_bites(text: str) -> None:
+    assert len(whats(testing_rules.clocks, TEST, text)) == 1
+
+
+def test_a_clock_allows_virtual_ones() -> None:
+    assert whats(testing_rules.clocks, TEST, "import time\nRig(clock_ms=monotonic_ms)\nclock.monotonic()") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SETTINGS = GroupSettings(lease_ms=400)",
+        "LEASE_MS = 300",
+        "def made(name, lease_ms=1_999): ...",
+        "client.campaign('g', 0, member('a'), 1_000)",
+        "client.renew('g', 1, 'a', 1_000)",
+        "OPTIONS = ('--runner', 'local', '--lease-ms', '1000')",
+        "command('run', '--lease-ms', '1000')",
+        'PROGRAM = \'import sys\\nopened.renew("g", 1, "a", 300)\'',
+        "Cluster(project, url).start_engine('one')",
+        "EngineOptions(file, url, runner=RunnerKind.LOCAL)",
+    ],
+)
+def test_a_lease_bites(text: str) -> None:
+    assert len(whats(testing_rules.leases, TEST, text)) == 1
+
+
+def test_a_lease_allows() -> None:
+    for text in (
+        "GroupSettings(lease_ms=2_000)",
+        "client.campaign('g', 0, member('a'), 1)  # to run out",
+        "Cluster(project, url, options=(*LEASE, *options)).start_engine('one')",
+        "EngineOptions(file, url, runner=RunnerKind.LOCAL, settings=SETTINGS)",
+        "EngineOptions(file, url, shards=SHARDS)",
+    ):
+        assert whats(testing_rules.leases, TEST, text) == []
+    assert whats(testing_rules.leases, "tests/simulation/world.py", "GroupSettings(lease_ms=60)") == []
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,42 @@ from tests.repo.tree import Source, Violation, dotted, nodes
 SLEEPS: dict[str, str] = {}
 """Path of a test file -> why it has to sleep; not to wait for something, for that poll a condition with a deadline."""
 
+CLOCKS: dict[str, str] = {
+    "tests/contract/store_kills_campaign.py": "a campaign prints how long it took",
+    "tests/contract/store_points.py": "tells the campaign over which time to spread its kills",
+    "tests/e2e/chaos/scenarios.py": "a campaign strikes after a random time",
+    "tests/e2e/test_persist_hosts.py": "prints how long each step took, and asserts none of it",
+    "tests/integration/kafka/test_kafka_three_brokers.py": "a broker that died is believed for the time of a session",
+    "tests/integration/kafka/test_kafka_topics_in.py": "brokers delete records whose time is long ago",
+    "tests/laws/search.py": "a search ends after the time that it is given",
+    "tests/simulation/campaign.py": "a campaign ends after the time that it is given",
+    "tests/simulation/run.py": "prints how long a run took",
+    "tests/unit/adapters/test_state_writer.py": "Redis expires records by a clock of its own",
+    "tests/unit/python_code/test_refused.py": "has programs that may not read a clock",
+    "tests/unit/testing/test_applications.py": "a strike is told with the time at which it happened",
+}
+"""Path of a file -> why it reads a real clock; not to assert how long something takes, for that is a benchmark's."""
+
+LEASES: dict[str, str] = {
+    "tests/contract/test_memory_faults.py": "its clock is the test's",
+    "tests/unit/ha/test_cycle.py": "its clock is the test's",
+    "tests/unit/ha/test_parts.py": "its clock is the simulation's",
+    "tests/unit/ha/test_publishing.py": "it calls rules, which have no clock",
+    "tests/unit/ha/test_settings.py": "it builds settings and runs nothing",
+    "tests/unit/host/test_cold.py": "it calls a rule, which has no clock",
+}
+"""Path of a test file -> why its leases may be shorter than `LEASE_MS_LEAST`; those of the simulation may."""
+
+LEASE_MS_LEAST = 2_000
+"""A shorter lease of real time runs out on a busy machine while its holder is healthy."""
+
+_READS = tuple(f"time.{name}{unit}" for name in ("time", "monotonic", "perf_counter", "process_time") for unit in ("", "_ns"))
+_WAITS = ("wait", "wait_for", "join", "acquire", "get", "poll", "select")
+_TIMEOUTS = ("Empty", "TimeoutExpired", "TimeoutError", "BrokenBarrierError")
+_BLOCKING = ("subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output")
+_LASTS_S = 60
+"""A program that sleeps for so long is one that lasts until the test ends it."""
+
 MOCKS: dict[str, str] = {
     "tests/simulation/planted_applications.py": "puts mistakes into the real code, on purpose, to see that they are found",
     "tests/simulation/planted_cascade.py": "puts mistakes into the real code, on purpose, to see that they are found",
@@ -33,25 +69,11 @@ _EXAMPLES = ("tests/examples.py", "tests/conftest.py")
 _NEED_REASON = ("pytest.mark.skip", "pytest.mark.skipif", "pytest.mark.xfail")
 
 
-LEASE_MS_LEAST = 2_000
-"""A shorter lease of real time runs out on a busy machine while its holder is healthy."""
-
-LEASES: dict[str, str] = {}
-"""Path of a test file -> why its leases may be shorter: their time is not real, or they are to run out."""
-
-CLOCKS: dict[str, str] = {}
-"""Path of a file -> why it reads a real clock; not to assert how long something takes, for that is a benchmark's."""
-
-_CLOCKS = tuple(f"time.{name}{unit}" for name in ("time", "monotonic", "perf_counter", "process_time") for unit in ("", "_ns"))
-_WAITS = ("wait", "wait_for", "join", "acquire", "get", "poll", "select")
-_TIMEOUT_ERRORS = ("Empty", "TimeoutExpired", "TimeoutError", "BrokenBarrierError")
-_PROGRAM_S_LEAST = 60
-"""A program that sleeps for longer is one that lasts until the test ends it."""
-
-
 def _with_programs(source: Source) -> Iterator[Source]:
-    """The file, and each program for another process that it has as text."""
+    """The file, and each program for another process that it has as text; nodes have their lines in the file."""
     yield source
+    if source.path.startswith("tests/repo/"):  # its texts are bad examples
+        return
     for node in nodes(source, ast.Constant):
         if isinstance(node.value, str) and "import " in node.value:
             with contextlib.suppress(SyntaxError, ValueError):
@@ -60,15 +82,7 @@ def _with_programs(source: Source) -> Iterator[Source]:
                 yield Source(source.path, node.value, program)
 
 
-def _timeout(call: ast.Call) -> ast.expr | None:
-    """The time-out that a call that waits is given, by name or as the last argument by place."""
-    if not isinstance(call.func, ast.Attribute) or call.func.attr not in _WAITS:
-        return None
-    named = [each.value for each in call.keywords if each.arg in ("timeout", "timeout_s")]
-    return named[0] if named else call.args[-1] if call.args else None
-
-
-def _imported_as(source: Source, *names: str) -> frozenset[str]:
+def _called_as(source: Source, *names: str) -> frozenset[str]:
     """How a file calls these functions of modules."""
     found = set(names)
     for node in nodes(source, ast.ImportFrom):
@@ -76,96 +90,111 @@ def _imported_as(source: Source, *names: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def _timeout(call: ast.expr) -> ast.expr | None:
+    """The time-out that a call that waits is given, by name or as the last argument by place. Texts are joined, too."""
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in _WAITS:
+        return None
+    if isinstance(call.func.value, ast.Constant):
+        return None
+    named = [each.value for each in call.keywords if each.arg in ("timeout", "timeout_s")]
+    return named[0] if named else call.args[-1] if call.args else None
+
+
+def _number(node: ast.AST | None) -> float:
+    """The value of a constant; -1 for anything else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int | float) else -1
+
+
+def _items(node: ast.AST) -> list[ast.expr]:
+    """What a list, a tuple or a call is given by place."""
+    return node.elts if isinstance(node, ast.List | ast.Tuple) else node.args if isinstance(node, ast.Call) else []
+
+
+def _is_sleep(call: ast.Call, slept: frozenset[str], is_program: bool) -> bool:
+    """Whether nothing but time ends the call: a sleep, a wait for a new event, a select of nothing, a `sleep` process."""
+    name, given = dotted(call.func), call.args[0] if call.args else None
+    if name in slept:
+        return not (is_program and _number(given) >= _LASTS_S)
+    if name == "select.select":
+        return not any(_items(each) for each in call.args[:3])
+    if name in _BLOCKING and given is not None:
+        return [each.value for each in _items(given)[:1] if isinstance(each, ast.Constant)] == ["sleep"]
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    is_fresh = isinstance(owner, ast.Call) and dotted(owner.func).rpartition(".")[2] in ("Event", "Condition")
+    return is_fresh and _timeout(call) is not None
+
+
 def sleeps(source: Source) -> Iterator[Violation]:
     """A test waits for a condition (`hotspare.testing.cluster.wait_until`), never for an amount of time."""
     if source.path in SLEEPS:
         return
     for text in _with_programs(source):
-        slept = _imported_as(text, "time.sleep", "asyncio.sleep")
+        slept = _called_as(text, "time.sleep", "asyncio.sleep")
+        unseen = {id(each.value) for each in nodes(text, ast.Expr) if 0 < _number(_timeout(each.value)) < 1}
         for node in nodes(text, ast.Call):
-            is_pause = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call) and _timeout(node) is not None
-            made = dotted(node.func.value.func).rpartition(".")[2] if is_pause else ""  # type: ignore[union-attr]
-            if dotted(node.func) in slept:
-                seconds = node.args[0] if node.args else None
-                lasts = text is not source and isinstance(seconds, ast.Constant) and seconds.value >= _PROGRAM_S_LEAST
-                if not lasts:
-                    yield source.violation(node, "sleeps; wait for a condition instead")
-            elif made in ("Event", "Condition") or (dotted(node.func) == "select.select" and not any(map(_items, node.args[:3]))):
-                yield source.violation(node, "sleeps, as nothing can end this wait; wait for a condition instead")
-            elif node.args and isinstance(node.args[0], ast.List | ast.Tuple) and dotted(node.func) in _BLOCKING:
-                first = next(iter(_items(node.args[0])), None)
-                if isinstance(first, ast.Constant) and first.value == "sleep":
-                    yield source.violation(node, "sleeps in a process; wait for a condition instead")
-        for statement in nodes(text, ast.Expr):
-            call = statement.value
-            if isinstance(call, ast.Call) and isinstance(given := _timeout(call), ast.Constant):
-                if isinstance(given.value, int | float) and 0 < given.value < 1:
-                    yield source.violation(call, "sleeps, as what the wait returns is not looked at; wait for a condition instead")
-
-
-_BLOCKING = ("subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output")
-
-
-def _items(node: ast.expr) -> list[ast.expr]:
-    return node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
+            if _is_sleep(node, slept, text is not source) or id(node) in unseen:
+                yield source.violation(node, "sleeps; wait for a condition instead")
 
 
 def time_outs(source: Source) -> Iterator[Violation]:
-    """A test asserts what happened, never that nothing did for an amount of time, nor how long something took."""
-    if source.path in SLEEPS:
-        return
+    """A test asserts what happened, never that nothing did for an amount of time."""
     for text in _with_programs(source):
+        found: list[ast.AST] = []
         for node in nodes(text, ast.Assert):
-            for each in ast.walk(node.test):
-                negated = each.operand if isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.Not) else None
-                if (
-                    isinstance(negated, ast.Call) and negated.func.attr != "join"
-                    if isinstance(getattr(negated, "func", None), ast.Attribute)
-                    else False
-                ):
-                    given = _timeout(negated)
-                    if given is not None and not (isinstance(given, ast.Constant) and given.value == 0):
-                        yield source.violation(node, "asserts that a wait runs into its time-out; assert what must have happened")
+            negated = [
+                each.operand for each in ast.walk(node.test) if isinstance(each, ast.UnaryOp) and isinstance(each.op, ast.Not)
+            ]
+            found += [each for each in negated if _timeout(each) is not None and _number(_timeout(each)) != 0]
         for node in nodes(text, ast.Call):
             if dotted(node.func) == "pytest.raises" and node.args:
-                if dotted(node.args[0]).rpartition(".")[2] in _TIMEOUT_ERRORS:
-                    yield source.violation(node, "asserts that a wait runs into its time-out; assert what must have happened")
+                found += [node] if dotted(node.args[0]).rpartition(".")[2] in _TIMEOUTS else []
+        for each in found:
+            yield source.violation(each, "asserts that a wait runs into its time-out; assert what must have happened")
 
 
 def clocks(source: Source) -> Iterator[Violation]:
-    """A test reads no real clock: how long something takes belongs to benchmarks/, and what depends on time gets a virtual clock."""
+    """A test reads no real clock: how long something takes is a benchmark's, and what depends on time gets a virtual clock."""
     if source.path in CLOCKS:
         return
     for text in _with_programs(source):
-        read = _imported_as(text, *_CLOCKS) | {"datetime.now", "datetime.datetime.now"}
-        for node in nodes(text, ast.Call, ast.Attribute):
-            if isinstance(node, ast.Call) and dotted(node.func) in read:
+        read = _called_as(text, *_READS) | {"datetime.now", "datetime.datetime.now"}
+        for node in nodes(text, ast.Call):
+            if dotted(node.func) in read:
                 yield source.violation(node, f"reads a real clock: {dotted(node.func)}")
 
 
+def _lease_values(text: Source) -> Iterator[ast.expr]:
+    """What is given as a lease: to calls and commands, as a default and as a constant."""
+    for node in nodes(text, ast.Call):
+        yield from (each.value for each in node.keywords if each.arg == "lease_ms")
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("campaign", "renew"):
+            yield from node.args[3:4]
+    for node in nodes(text, ast.Assign):
+        yield from (node.value for each in node.targets if dotted(each).upper().endswith("LEASE_MS"))
+    for node in nodes(text, ast.arguments):
+        pairs = zip(reversed(node.args), reversed(node.defaults), strict=False)
+        yield from (default for name, default in pairs if name.arg == "lease_ms")
+    for node in nodes(text, ast.List, ast.Tuple, ast.Call):
+        for before, after in pairwise(_items(node)):
+            if isinstance(before, ast.Constant) and before.value == "--lease-ms" and isinstance(after, ast.Constant):
+                yield ast.copy_location(ast.Constant(int(after.value)), after)
+
+
 def leases(source: Source) -> Iterator[Violation]:
-    """A lease of real time lasts two seconds or more."""
+    """A lease of real time lasts two seconds or more, unless it is to run out at once; engines of a test are given theirs."""
     if source.path in LEASES or source.path.startswith("tests/simulation/"):
         return
     for text in _with_programs(source):
-        found: list[tuple[ast.AST, ast.expr]] = []
-        for node in nodes(text, ast.Call):
-            found += [(node, each.value) for each in node.keywords if each.arg == "lease_ms"]
-            if isinstance(node.func, ast.Attribute) and node.func.attr in ("campaign", "renew") and len(node.args) == 4:
-                found.append((node, node.args[3]))
-        for node in nodes(text, ast.Assign):
-            found += [(node, node.value) for each in node.targets if dotted(each).upper().endswith("LEASE_MS")]
-        for node in nodes(text, ast.arguments):
-            for name, default in zip(reversed(node.args), reversed(node.defaults), strict=False):
-                found += [(default, default)] if name.arg == "lease_ms" else []
-        for node in nodes(text, ast.List, ast.Tuple, ast.Call):
-            items = node.args if isinstance(node, ast.Call) else node.elts
-            for before, after in pairwise(items):
-                if isinstance(before, ast.Constant) and before.value == "--lease-ms" and isinstance(after, ast.Constant):
-                    found.append((node, ast.Constant(int(after.value))))
-        for node, lease in found:
-            if isinstance(lease, ast.Constant) and isinstance(lease.value, int) and lease.value < LEASE_MS_LEAST:
-                yield source.violation(node, f"a lease of {lease.value} ms; of real time it lasts {LEASE_MS_LEAST} ms or more")
+        for lease in _lease_values(text):
+            if 1 < _number(lease) < LEASE_MS_LEAST:
+                yield source.violation(lease, f"a lease of {_number(lease)} ms, in real time less than {LEASE_MS_LEAST}")
+    has_lease = bool({"LEASE", "PATIENT"} & {dotted(node) for node in nodes(source, ast.Name)}) or "--lease-ms" in source.text
+    for node in nodes(source, ast.Call):
+        given = {each.arg for each in node.keywords}
+        if dotted(node.func) == "Cluster" and "start_engine" in source.text and not has_lease:
+            yield source.violation(node, "engines with the default lease; give them LEASE or PATIENT of tests/e2e/site.py")
+        if dotted(node.func) == "EngineOptions" and "runner" in given and not given & {"settings", None}:
+            yield source.violation(node, "an engine with the default lease; give it settings")
 
 
 def reasons(source: Source) -> Iterator[Violation]:

@@ -11,7 +11,7 @@ import pytest
 from hotspare.coordination.contract import Leader
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.zookeeper_server import ZooKeeperServer
-from tests.e2e.site import Site
+from tests.e2e.site import PATIENT, Site
 
 pytestmark = pytest.mark.system
 WAIT_S = 180.0
@@ -28,7 +28,7 @@ def site(tmp_path: Path, server: ZooKeeperServer) -> Iterator[Site]:
     """Two engines, one of them active, whose bus is a file: only coordination goes away in these tests."""
     site = Site(tmp_path)
     site.cluster.coordination.close()
-    options = (*site.options, "--lease-ms", "3000")  # a busy machine may stand still for longer than the default
+    options = (*site.options, *PATIENT)
     site.cluster = replace(site.cluster, coordination_url=server.url, run_options=options)
     for name in ("one", "two"):
         site.cluster.start_engine(name)

@@ -79,7 +79,8 @@ def test_one_works_and_another_goes_on_when_it_has_finished() -> None:
             wait(lambda: AdapterRole.STANDBY in b.roles, "a standby")
             a.end.set()
             wait(lambda: b.epochs == [2], "the second turn")
-            assert not a.thread.join(TIMEOUT_S)
+            a.thread.join(TIMEOUT_S)
+            assert not a.thread.is_alive()
             assert a.roles == [AdapterRole.STANDBY, AdapterRole.ACTIVE, AdapterRole.STOPPED]
 
 

@@ -155,7 +155,7 @@ def test_a_connector_waits_for_the_file_that_another_engine_still_writes(tmp_pat
 class _Hanging(MemoryBusClient):
     """Every look at the bus takes until it is let go, as a call to a bus or a file system that hangs."""
 
-    let_go = threading.Event()
+    let_go: threading.Event
 
     def end_offset(self, partition: Partition) -> int:
         self.let_go.wait()
@@ -167,6 +167,7 @@ def test_a_connector_that_hangs_holds_up_no_change_of_role(tmp_path: Path) -> No
     (tmp_path / "in.csv").write_bytes(b"i,n,1,1\n")
     bus = new_bus()
     bus.__class__ = _Hanging
+    bus.let_go = threading.Event()  # type: ignore[attr-defined]
     resolved = load_text(PROJECT, "project.yaml").resolved
     engine = ConnectorSet(resolved, bus, "p", tmp_path, Log(), stop_timeout_s=600.0)
 
@@ -178,7 +179,7 @@ def test_a_connector_that_hangs_holds_up_no_change_of_role(tmp_path: Path) -> No
     beat.start()
     beat.join(120)
     in_time = not beat.is_alive()
-    _Hanging.let_go.set()
+    bus.let_go.set()  # type: ignore[attr-defined]
     beat.join()
     assert in_time
     wait_until(lambda: engine.states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader")
@@ -324,7 +325,7 @@ def connected(port: int) -> socket.socket:
 
     def tried() -> bool:
         with contextlib.suppress(OSError):
-            found.append(socket.create_connection(("127.0.0.1", port), timeout=20))
+            found.append(socket.create_connection(("127.0.0.1", port), timeout=120))
         return bool(found)
 
     wait_until(tried, "the connector listens")

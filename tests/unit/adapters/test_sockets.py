@@ -361,7 +361,8 @@ def test_what_is_wrong_with_the_bus_ends_an_adapter_that_connects() -> None:
             connection, _ = listener.accept()
             with connection:
                 connection.sendall(b"source s\n")
-                assert connection.recv(100) == b""
+                with contextlib.suppress(ConnectionResetError):  # if it ends before it has read all of that
+                    assert connection.recv(100) == b""
 
         thread = threading.Thread(target=talk)
         thread.start()

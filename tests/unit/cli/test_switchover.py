@@ -36,7 +36,7 @@ def coordination(bus_url: str) -> Iterator[Coordination]:
     service = open_coordination(default_coordination_url(bus_url))
     for engine in ("e1", "e2", "e3"):
         service.join(GROUP, member(engine, "active" if engine == "e1" else "standby", os.getpid()))
-    assert service.campaign(GROUP, 0, member("e1", "active", os.getpid()), 60_000) == 1
+    assert service.campaign(GROUP, 0, member("e1", "active", os.getpid()), 3_600_000) == 1
     yield service
     service.close()
 
@@ -54,7 +54,7 @@ def test_only_the_engine_that_was_named_counts(coordination: Coordination, bus_u
         arguments = command("switchover", GROUP, "--bus", bus_url, "--to", "e2", "--timeout-s", str(TIMEOUT_S))
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             wait_until(lambda: coordination.switchover_asked(GROUP) == "e2", "the request", TIMEOUT_S)
-            assert coordination.campaign(GROUP, epoch, member(winner, "active", os.getpid()), 60_000) == epoch + 1
+            assert coordination.campaign(GROUP, epoch, member(winner, "active", os.getpid()), 3_600_000) == epoch + 1
             out, err = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == status, (out, err)
         assert winner in (out if status == 0 else err)
@@ -104,13 +104,13 @@ def test_a_project_in_shards_is_moved_as_a_whole_or_spread(coordination: Coordin
     for group in groups:
         for engine in ("e1", "e2"):
             coordination.join(group, member(engine, "active" if engine == "e1" else "standby", os.getpid()))
-        assert coordination.campaign(group, 0, member("e1", "active", os.getpid()), 60_000) == 1
+        assert coordination.campaign(group, 0, member("e1", "active", os.getpid()), 3_600_000) == 1
     done = hotspare_here("switchover", "p.divided", "--bus", bus_url, "--to", "e1")
     assert done.stdout.splitlines() == [f"{group}: e1 is active already" for group in groups]
     arguments = command("switchover", "p.divided", "--bus", bus_url, "--spread", "--timeout-s", str(TIMEOUT_S))
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         wait_until(lambda: coordination.switchover_asked(groups[0]) == "e2", "the request", TIMEOUT_S)
-        assert coordination.campaign(groups[0], 1, member("e2", "active", os.getpid()), 60_000) == 2
+        assert coordination.campaign(groups[0], 1, member("e2", "active", os.getpid()), 3_600_000) == 2
         out, err = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, err) == (0, "")
     assert out == f"{groups[0]}: e2 is active under epoch 2, after e1\n"
@@ -130,7 +130,7 @@ def divided(coordination: Coordination) -> list[str]:
             own = Member(name, "", 1, 1, "", "", "", "", "standby", {}, {"application": application})
             coordination.join(group, own)
             if application == "east":
-                assert coordination.campaign(group, 0, own, 60_000) == 1
+                assert coordination.campaign(group, 0, own, 3_600_000) == 1
     return groups
 
 
@@ -158,6 +158,6 @@ def test_the_engine_of_an_application_is_named_in_the_request(divided: list[str]
         wait_until(lambda: coordination.switchover_asked(divided[1]) == "west-1", "the request", TIMEOUT_S)
         assert coordination.release(divided[1], 1, "east-1", "west-1")
         west = next(each for each in coordination.members(divided[1]) if each.engine == "west-1")
-        assert coordination.campaign(divided[1], 1, west, 60_000) == 2
+        assert coordination.campaign(divided[1], 1, west, 3_600_000) == 2
         said, _ = running.communicate(timeout=TIMEOUT_S)
     assert said == "west-1 is active under epoch 2, after east-1\n"

@@ -14,14 +14,23 @@ def meanwhile() -> Meanwhile:
     return Meanwhile(rest_s=0.0)
 
 
-def _all_end() -> None:
-    for thread in threading.enumerate():
-        if thread.name == "hotspare-meanwhile":
-            thread.join(60)
-            assert not thread.is_alive()
+def _threads() -> set[threading.Thread]:
+    return {each for each in threading.enumerate() if each.name == "hotspare-meanwhile"}
 
 
-def test_it_is_repeated_until_it_says_so(meanwhile: Meanwhile) -> None:
+@pytest.fixture(autouse=True)
+def others() -> set[threading.Thread]:
+    """What engines of tests before left, which ends later."""
+    return _threads()
+
+
+def _all_end(others: set[threading.Thread]) -> None:
+    for thread in _threads() - others:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_it_is_repeated_until_it_says_so(meanwhile: Meanwhile, others: set[threading.Thread]) -> None:
     called, done = [], threading.Event()
 
     def task() -> bool:
@@ -32,12 +41,12 @@ def test_it_is_repeated_until_it_says_so(meanwhile: Meanwhile) -> None:
 
     with meanwhile(task, every_ms=1):
         assert done.wait(60)
-    _all_end()
+    _all_end(others)
     assert len(called) == 3
     assert threading.current_thread() not in called
 
 
-def test_it_ends_with_the_call(meanwhile: Meanwhile) -> None:
+def test_it_ends_with_the_call(meanwhile: Meanwhile, others: set[threading.Thread]) -> None:
     called = threading.Event()
 
     def task() -> bool:
@@ -46,15 +55,14 @@ def test_it_ends_with_the_call(meanwhile: Meanwhile) -> None:
 
     with meanwhile(task, every_ms=1):
         assert called.wait(60)
-    _all_end()
+    _all_end(others)
 
 
-def test_a_call_that_is_quick_is_not_waited_for_and_the_next_one_is_heard_of_in_time() -> None:
+def test_a_call_that_is_quick_is_not_waited_for_and_the_next_one_is_heard_of_in_time(others: set[threading.Thread]) -> None:
     """One thread serves them all, also one that wants to be told sooner than the one before."""
     meanwhile, called = Meanwhile(), []
-    others = set(threading.enumerate())
     with meanwhile(lambda: bool(called.append("slow")), every_ms=3_600_000):
-        (thread,) = {each for each in threading.enumerate() if each.name == "hotspare-meanwhile"} - others
+        (thread,) = _threads() - others
     done = threading.Event()
 
     def task() -> bool:
@@ -67,12 +75,12 @@ def test_a_call_that_is_quick_is_not_waited_for_and_the_next_one_is_heard_of_in_
     assert called == ["quick"]
 
 
-def test_a_call_after_the_thread_has_ended_starts_another(meanwhile: Meanwhile) -> None:
+def test_a_call_after_the_thread_has_ended_starts_another(meanwhile: Meanwhile, others: set[threading.Thread]) -> None:
     for _ in range(3):
         done = threading.Event()
         with meanwhile(partial(_note, done), every_ms=1):
             assert done.wait(60)
-        _all_end()
+        _all_end(others)
 
 
 def _note(done: threading.Event) -> bool:
@@ -81,7 +89,7 @@ def _note(done: threading.Event) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_task_that_raises_ends_its_thread_and_no_later_one() -> None:
+def test_a_task_that_raises_ends_its_thread_and_no_later_one(others: set[threading.Thread]) -> None:
     meanwhile, raised = Meanwhile(), threading.Event()
 
     def task() -> bool:
@@ -90,7 +98,7 @@ def test_a_task_that_raises_ends_its_thread_and_no_later_one() -> None:
 
     with meanwhile(task, every_ms=1):
         assert raised.wait(60)
-        _all_end()
+        _all_end(others)
     done = threading.Event()
     with meanwhile(partial(_note, done), every_ms=1):
         assert done.wait(60)

@@ -66,10 +66,9 @@ class Site:
         self.count = 0
 
     def options(self, engine: str, **more: Any) -> EngineOptions:
-        made = EngineOptions(self.project, self.url, engine=engine, runner=RunnerKind.LOCAL)
-        return replace(
-            made, settings=GroupSettings(lease_ms=10_000, heartbeat_ms=250, skew_max_ms=SKEW_MS, snapshot_interval_ms=0), **more
-        )
+        settings = GroupSettings(lease_ms=10_000, heartbeat_ms=250, skew_max_ms=SKEW_MS, snapshot_interval_ms=0)
+        made = EngineOptions(self.project, self.url, engine=engine, runner=RunnerKind.LOCAL, settings=settings)
+        return replace(made, **more)
 
     def start(self, engine: str, **more: Any) -> None:
         self.threads.append(threading.Thread(target=process.run_engine, args=(self.options(engine, **more),)))

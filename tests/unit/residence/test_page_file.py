@@ -161,7 +161,7 @@ def test_what_is_given_back_is_zeros_and_may_be_written(tmp_path: Path) -> None:
 def run(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     begin = "import sys; from pathlib import Path; from tests.unit.residence.test_page_file import *; folder = Path(sys.argv[1])\n"
     return subprocess.run(
-        [sys.executable, "-c", begin + text, str(folder)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", begin + text, str(folder)], capture_output=True, text=True, check=False, timeout=180
     )
 
 
