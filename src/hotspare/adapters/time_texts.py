@@ -92,7 +92,7 @@ class TimeTexts:
         if number.adjusted() > _DIGITS_MAX:
             return None
         micros = _FLOOR.multiply(number, Decimal(1_000_000 // self.unit.value))
-        return str(micros.to_integral_value(ROUND_FLOOR))
+        return str(int(micros.to_integral_value(ROUND_FLOOR)))
 
     @cached_property
     def _dates(self) -> DateFormat:

@@ -43,9 +43,9 @@ class RowFile:
         """Why no row follows those that are ready."""
         self._end_seen: tuple[int, str] | None = None
         """Where a growing file ended at the last look, and the check of the text before."""
-        self._file = open_bytes(path)
         if is_compressed(path) and growth is Growth.GROWING:
             raise UsageError(f"file {path} is compressed, it cannot grow", hint="leave growing out, or write its rows plainly")
+        self._file = open_bytes(path)
         if form.format is FileFormat.BINARY:
             self._file.close()
             self._file = _rows_of_blocks(path, form)

@@ -150,6 +150,7 @@ class UnpackedBytes:
             other = UnpackedBytes(self._path, self._plain, self._codec)
             while other._unpack():
                 pass
+            other._stream.close()
             self._size = other._size
         assert self._size is not None
         return self._size

@@ -66,9 +66,21 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 _MONEY_DIGITS_MAX = 10**18
 
 
+def avro_meta_names(schema: Schema) -> list[str]:
+    """Returns the names of opcode and flags in Avro, where names have no colons: those of `meta_names` with `_`, and `hs_` before
+    as often as a field has the name."""
+    found = []
+    for meta in meta_names(schema):
+        name = meta.replace(":", "_")
+        while name in schema.index:
+            name = f"hs_{name}"
+        found.append(name)
+    return found
+
+
 def avro_schema(schema: Schema) -> dict[str, Any]:
     """The Avro schema of a window's events. Field names that Avro does not allow are kept: its libraries read them."""
-    opcode, flags = (name.replace(":", "_") for name in meta_names(schema))
+    opcode, flags = avro_meta_names(schema)
     fields: list[dict[str, Any]] = [{"name": opcode, "type": "string"}, {"name": flags, "type": "string"}]
     fields += [{"name": f.name, "type": ["null", _AVRO_TYPE[f.type]], "default": None} for f in schema.fields]
     return {"type": "record", "name": "event", "fields": fields}
@@ -78,7 +90,7 @@ def encode_rows(rows: pa.RecordBatch, schema: Schema) -> bytes:
     """A batch of outputs (`engine.rows.batch.output_schema`) as a container file."""
     import fastavro
 
-    opcode, flags = (name.replace(":", "_") for name in meta_names(schema))
+    opcode, flags = avro_meta_names(schema)
     columns: dict[str, list[Any]] = {
         opcode: opcode_letters(rows.column("hs:opcode")).to_pylist(),
         flags: flag_letters(rows.column("hs:flags")).to_pylist(),
@@ -132,7 +144,7 @@ def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Sche
 
 def _read(value: bytes, message: int, schema: Schema, found: _Events) -> None:
     """Adds the records of a message. Raises `_Unreadable`, after which some may have been added."""
-    opcode_name, flags_name = (name.replace(":", "_") for name in meta_names(schema))
+    opcode_name, flags_name = avro_meta_names(schema)
     index = -1
     try:
         for index, record in enumerate(_records(value)):

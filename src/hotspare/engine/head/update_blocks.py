@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hotspare.engine.codec.avro_block import avro_meta_names
 from hotspare.engine.codec.csv.decode import CsvOptions, DecodedRows
 from hotspare.engine.codec.json.plain import meta_names
 from hotspare.engine.rows.batch import FORM_MASK, MessageFormat
@@ -63,7 +64,7 @@ def _json(text: str, schema: Schema, _: CsvOptions) -> bool:
 
 def _avro(text: str, schema: Schema, _: CsvOptions) -> bool:
     """The text is a record as Python prints it."""
-    return _of_member(text, f"'{re.escape(meta_names(schema)[0].replace(':', '_'))}'", "'")
+    return _of_member(text, f"'{re.escape(avro_meta_names(schema)[0])}'", "'")
 
 
 def _of_member(text: str, name: str, quote: str) -> bool:

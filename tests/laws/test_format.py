@@ -1,0 +1,316 @@
+"""Law Format: what a subscriber writes in any format, a publisher reads back equal, whatever fields are called and values are."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.adapters.connectors import ConnectorSet, ConnectorState
+from hotspare.adapters.esp.connector_options import file_style, publish_options
+from hotspare.adapters.esp.topic_options import topic_publish_options, topic_send_options
+from hotspare.adapters.files.output_rows import OutputRows
+from hotspare.adapters.files.publisher import publish_file
+from hotspare.adapters.topics.publisher import publish_topic
+from hotspare.bus.contract import FORMAT_HEADER, Bus, Message, Outgoing, Partition
+from hotspare.bus.memory import MemoryBus
+from hotspare.bus.sqlite import SqliteBus
+from hotspare.bus.topic_reader import BusTopicReader
+from hotspare.engine.codec import arrow_block, avro_block
+from hotspare.engine.codec.csv.decode import DecodedRows, decode_rows
+from hotspare.engine.codec.json.decode import decode_json
+from hotspare.engine.rows.batch import ARROW_TYPE, output_schema
+from hotspare.engine.rows.refusals import BadRows
+from hotspare.errors import ProjectError
+from hotspare.model.events import Flag, Opcode
+from hotspare.model.frontends.esp_xml import project as esp_xml
+from hotspare.model.load import load_text
+from hotspare.model.project import Connector, ConnectorDirection
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.testing.cluster import wait_until
+
+pytestmark = pytest.mark.law
+
+IN, OTHERS = Partition("p.project.cq.source.I"), Partition("others")
+FILES = ["csv", "json", "xml", "binary"]
+TOPICS = ["csv", "json", "avro", "binary"]
+NAMES = ["opcode", "flags", "event", "value", "hs_opcode", "hs_flags", "name", "xml", "Opcode", "_", "x1", "hs"]
+PUBLISHED = (Opcode.INSERT, Opcode.UPDATE, Opcode.UPSERT, Opcode.DELETE, Opcode.SAFE_DELETE)
+
+Row = tuple[int, int, tuple[Any, ...]]
+"""Opcode, flags and values; times as numbers, doubles as their bits."""
+
+
+def whole(bits: int) -> st.SearchStrategy[int]:
+    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+ODD_TEXTS = [
+    "",
+    " ",
+    "\t",
+    "a\tb\t",
+    '"',
+    '""',
+    "\\",
+    ",",
+    ";",
+    "\r\n",
+    "\n",
+    "null",
+    "\0",
+    "\x0b",
+    "\ufeff",
+    "\u2028",
+    "\ufffe",
+    "[1;2]",
+]
+ODD_TEXTS += [
+    "<b>x</b>",
+    "]]>",
+    "<![CDATA[]]>",
+    "<event>",
+    "&amp;",
+    "-->",
+    '{"a": [1, 2.50]}',
+    "[",
+    "1e400",
+    "2024-01-01T00:00:00Z",
+    "é𝄞",
+]
+TEXTS = st.one_of(st.sampled_from(ODD_TEXTS), st.lists(st.sampled_from(ODD_TEXTS), max_size=4).map("".join), st.text(max_size=12))
+FEW_DECIMALS = st.integers(-(10**12), 10**12).map(lambda number: number / 10**6)
+"""Doubles that six decimals say exactly, as files of CSV have them."""
+VALUES: dict[FieldType, st.SearchStrategy[Any]] = {
+    FieldType.INT32: whole(32),
+    FieldType.INT64: whole(64),
+    FieldType.STRING: TEXTS,
+    FieldType.DATE: whole(60),
+    FieldType.STAMP: whole(64),
+    FieldType.MONEY: st.decimals(min_value=-(10**14) + 1, max_value=10**14 - 1, places=4),
+    FieldType.BLOB: st.binary(max_size=9),
+    FieldType.INT32_ARRAY: st.lists(st.none() | whole(32), max_size=3),
+    FieldType.INT64_ARRAY: st.lists(st.none() | whole(64), max_size=3),
+}
+
+
+def values(type_: FieldType, doubles: st.SearchStrategy[float]) -> st.SearchStrategy[Any]:
+    if type_ in (FieldType.DOUBLE, FieldType.DOUBLE_ARRAY):
+        return doubles if type_ is FieldType.DOUBLE else st.lists(st.none() | doubles, max_size=3)
+    return VALUES[type_]
+
+
+@st.composite
+def batches(draw: st.DrawFn, doubles: st.SearchStrategy[float]) -> tuple[Schema, pa.RecordBatch]:
+    """A schema and outputs of it."""
+    names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=5))
+    types = [draw(st.sampled_from(FieldType)) for _ in names]
+    schema = Schema((Field("id", FieldType.INT64, KeyRole.KEY), *map(Field, names, types)))
+    count = draw(st.integers(1, 5))
+    columns = [pa.array(draw(st.lists(whole(64), min_size=count, max_size=count)))]
+    for type_ in types:
+        column = draw(st.lists(st.none() | values(type_, doubles), min_size=count, max_size=count))
+        columns.append(arrow(column, type_))
+    opcodes = draw(st.lists(st.sampled_from(PUBLISHED), min_size=count, max_size=count))
+    flags = draw(
+        st.lists(st.sampled_from([Flag.NORMAL, Flag.PARTIAL, Flag.NORMAL | Flag.RETENTION]), min_size=count, max_size=count)
+    )
+    return schema, outputs(schema, opcodes, flags, columns)
+
+
+def arrow(column: Sequence[Any], type_: FieldType) -> pa.Array:
+    target = ARROW_TYPE[type_]
+    return pa.array(column, pa.int64()).cast(target) if pa.types.is_timestamp(target) else pa.array(column, target)
+
+
+def outputs(schema: Schema, opcodes: Sequence[int], flags: Sequence[int], columns: Sequence[pa.Array]) -> pa.RecordBatch:
+    known = {
+        "hs:sequence": pa.array(range(1, len(opcodes) + 1), pa.int64()),
+        "hs:opcode": pa.array(list(map(int, opcodes)), pa.uint8()),
+        "hs:flags": pa.array(list(map(int, flags)), pa.uint8()),
+    }
+    form = output_schema(schema)
+    ours = [known.get(each.name, pa.nulls(len(opcodes), each.type)) for each in list(form)[: -len(schema)]]
+    return pa.RecordBatch.from_arrays([*ours, *columns], schema=form)
+
+
+def rows_of(opcodes: Sequence[int], flags: Sequence[int], columns: Sequence[pa.Array]) -> list[Row]:
+    plain = [(column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist() for column in columns]
+    return list(zip(map(int, opcodes), map(int, flags), (tuple(map(exact, row)) for row in zip(*plain, strict=True)), strict=True))
+
+
+def exact(value: Any) -> Any:
+    if isinstance(value, float):
+        return "nan" if value != value else struct.pack(">d", value)
+    return [exact(each) for each in value] if isinstance(value, list) else value
+
+
+def written(batch: pa.RecordBatch, schema: Schema) -> list[Row]:
+    opcodes, flags = (batch.column(name).to_pylist() for name in ("hs:opcode", "hs:flags"))
+    return rows_of(opcodes, flags, [batch.column(name) for name in schema.names])
+
+
+DECODERS: dict[bytes, Callable[[Sequence[bytes], Schema], tuple[Sequence[DecodedRows], BadRows]]] = {
+    b"csv": lambda values, schema: decode_rows(pa.array(values, pa.binary()), schema),
+    b"json": lambda values, schema: decode_json(pa.array(values, pa.binary()), schema),
+    b"arrow": lambda values, schema: one_part(arrow_block.decode_events(values, list(range(len(values))), schema)),
+    b"avro": lambda values, schema: one_part(avro_block.decode_events(values, list(range(len(values))), schema)),
+}
+
+
+def one_part(found: tuple[DecodedRows | None, BadRows]) -> tuple[list[DecodedRows], BadRows]:
+    return ([] if found[0] is None else [found[0]]), found[1]
+
+
+def read(messages: Sequence[Message], schema: Schema) -> list[Row]:
+    """What the head decodes of an inbound topic, in order."""
+    found: list[tuple[int, int, Row]] = []
+    for number, message in enumerate(messages):
+        parts, bad = DECODERS[message.header(FORMAT_HEADER) or b""]([message.value], schema)
+        assert not len(bad), (message.value, bad.sentence)
+        for part in parts:
+            rows = rows_of(part.opcode.tolist(), part.flags.tolist(), part.columns)
+            found += [(number, index, row) for index, row in zip(part.index.tolist(), rows, strict=True)]
+    return [row for _, _, row in sorted(found, key=lambda each: each[:2])]
+
+
+def inbound(bus: Bus) -> Sequence[Message]:
+    return bus.read(IN, 0, messages_max=10_000, bytes_max=1 << 30)
+
+
+def new_bus() -> Bus:
+    bus = MemoryBus().client("c")
+    bus.create_topic(IN.topic)
+    bus.create_topic(OTHERS.topic)
+    return bus
+
+
+def connector(kind: str, direction: ConnectorDirection, **properties: str) -> Connector:
+    return Connector("c", kind, direction, tuple(sorted(properties.items())))
+
+
+PUBLISH, SUBSCRIBE = ConnectorDirection.PUBLISH, ConnectorDirection.SUBSCRIBE
+NASTY = Schema((Field("id", FieldType.INT64, KeyRole.KEY), *(Field(name, FieldType.STRING) for name in NAMES)))
+NASTY_COLUMNS = [pa.array(range(len(ODD_TEXTS))), *(pa.array(ODD_TEXTS[i:] + ODD_TEXTS[:i]) for i in range(len(NAMES)))]
+NASTY_ROWS = outputs(NASTY, [*PUBLISHED, *[Opcode.INSERT] * (len(ODD_TEXTS) - len(PUBLISHED))], [1] * len(ODD_TEXTS), NASTY_COLUMNS)
+
+
+@pytest.mark.parametrize("format_", FILES)
+@given(data=st.data(), suffix=st.sampled_from(["", ".gz"]))
+def test_through_files(format_: str, data: st.DataObject, suffix: str) -> None:
+    """SPEC I5, I6, I14: with the options of connectors."""
+    special = st.sampled_from([float("nan"), float("inf"), float("-inf")])
+    through_a_file(format_, *data.draw(batches(FEW_DECIMALS | special if format_ == "csv" else st.floats())), suffix)
+
+
+def through_a_file(format_: str, schema: Schema, batch: pa.RecordBatch, suffix: str) -> None:
+    style = file_style(connector("fs", SUBSCRIBE, fstype=format_))
+    text = OutputRows(style, schema).text(batch)
+    bus = new_bus()
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"out{suffix}"
+        path.write_bytes(gzip.compress(text) if suffix else text)
+        options = publish_options(connector("fs", PUBLISH, fstype=format_, blocksize="2"), schema, "s")
+        publish_file(bus, IN, path, options, threading.Event())
+    assert read(inbound(bus), schema) == written(batch, schema)
+
+
+@pytest.mark.parametrize("format_", TOPICS)
+@given(made=batches(st.floats()), upsert=st.booleans())
+def test_through_topics(format_: str, made: tuple[Schema, pa.RecordBatch], upsert: bool) -> None:
+    """SPEC I2, I3: with the options of connectors, also where a publisher makes upserts of inserts."""
+    through_a_topic(format_, *made, {"publishwithupsert": "true"} if upsert and format_ in ("csv", "json") else {})
+
+
+def through_a_topic(format_: str, schema: Schema, batch: pa.RecordBatch, options: dict[str, str]) -> None:
+    expected = written(batch, schema)
+    if options:
+        expected = [(int(Opcode.UPSERT) if row[0] == Opcode.INSERT else row[0], *row[1:]) for row in expected]
+    form = topic_send_options(connector("kafka", SUBSCRIBE, kafkatype=format_), schema, "s").form
+    bus = new_bus()
+    for placed in form.messages(batch, 1, 0, Message(0, 0, b"", ())):
+        bus.append(OTHERS, [placed.message])
+    stop = threading.Event()
+    reader = _ToEnd(BusTopicReader(bus, OTHERS.topic), stop)
+    made = topic_publish_options(connector("kafka", PUBLISH, kafkatype=format_, **options), schema, "s")
+    publish_topic(bus, IN, reader, made, stop)  # type: ignore[arg-type]
+    assert read([message for message in inbound(bus) if message.value], schema) == expected
+
+
+@pytest.mark.parametrize("format_", [*FILES, "avro"])
+def test_odd_texts_in_fields_with_odd_names(format_: str) -> None:
+    """Every text in every field, so that no run leaves one out."""
+    if format_ in FILES:
+        through_a_file(format_, NASTY, NASTY_ROWS, "")
+    if format_ in TOPICS:
+        through_a_topic(format_, NASTY, NASTY_ROWS, {})
+
+
+class _ToEnd:
+    """Asks to stop when there is nothing left to read."""
+
+    def __init__(self, reader: BusTopicReader, stop: threading.Event) -> None:
+        self._reader = reader
+        self._stop = stop
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._reader, name)
+
+    def read(self, messages_max: int, _wait_ms: int) -> Sequence[object]:
+        arrived = self._reader.read(messages_max, 0)
+        if not arrived:
+            self._stop.set()
+        return arrived
+
+
+PROJECT = """
+project: project
+queries:
+  cq:
+    windows:
+      source:
+        type: source
+        index: empty
+        schema: {schema}
+        publish: true
+        connectors:
+          reader: {{kind: fs, direction: pub, properties: {{fsname: out, fstype: {format}}}}}
+          writer: {{kind: fs, direction: sub, properties: {{fsname: out, fstype: {format}}}}}
+"""
+
+
+@pytest.mark.parametrize("format_", FILES)
+def test_through_connectors(format_: str, tmp_path: Path) -> None:
+    """A subscriber and a publisher of one project, at work one after the other on a real bus."""
+    resolved = load_text(PROJECT.format(schema=NASTY, format=format_), "project.yaml").resolved
+    bus = SqliteBus(tmp_path / "bus.db")
+    for topic in (IN.topic, "p.project.cq.source.O"):
+        bus.create_topic(topic)
+    (tmp_path / "out").touch()
+    bus.append(Partition("p.project.cq.source.O"), [Outgoing(arrow_block.encode(NASTY_ROWS))])
+    engine = ConnectorSet(resolved, bus, "p", tmp_path)
+    engine.start()
+    wait_until(lambda: (tmp_path / "out.position").exists() and (tmp_path / "out").stat().st_size > 0, "the writer")
+    engine.stop()
+    engine.start()
+    wait_until(lambda: engine.states()["cq/source/reader"] is ConnectorState.FINISHED, "the reader")
+    engine.stop()
+    assert read([message for message in inbound(bus) if message.value], NASTY) == written(NASTY_ROWS, NASTY)
+    bus.close()
+
+
+@pytest.mark.parametrize("name", ["hs:opcode", "hs:flags"])
+def test_no_field_has_a_name_that_formats_need(name: str) -> None:
+    text = PROJECT.format(schema="id*:int64", format="csv")
+    project = esp_xml.dump(load_text(text, "project.yaml").project).replace('name="id"', f'name="{name}"')
+    with pytest.raises(ProjectError, match=f"name .*{name}"):
+        load_text(project, "project.xml")
