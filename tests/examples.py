@@ -15,4 +15,9 @@ def examples(weight: float) -> settings:
 
     More settings of a property take these as their parent: `@settings(examples(0.5), suppress_health_check=[...])`.
     """
-    return settings(max_examples=max(1, round(weight * settings().max_examples)))
+    return settings(max_examples=count(weight))
+
+
+def count(weight: float) -> int:
+    """Returns `weight` times the profile's number of examples, at least one: for what draws by itself, as simulated runs do."""
+    return max(1, round(weight * settings().max_examples))

@@ -1,4 +1,4 @@
-"""Hundreds of seeded runs with crashes, pauses, restarts and lying services: nothing lost, doubled or wrong (laws 2, 6 and 7).
+"""Seeded runs with crashes, pauses, restarts and lying services: nothing lost, doubled or wrong (laws 2, 6 and 7).
 
 `make sim-campaign` runs as many as one likes of each kind.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import count
 from tests.simulation.applications import run_applications
 from tests.simulation.kits import real_kit
 from tests.simulation.parallel import pool, spread
@@ -16,12 +17,12 @@ from tests.simulation.planting import Groups
 from tests.simulation.recent import ACCEPTED
 from tests.simulation.run import run_seed
 
-SEEDS = 240
-REAL_SEEDS = 20
-SHARDED_SEEDS = 60
-CASCADE_SEEDS = 24
-APPLICATION_SEEDS = 24
-RECENT_SEEDS = 24
+SEEDS = count(4)
+REAL_SEEDS = count(0.4)
+SHARDED_SEEDS = count(1)
+CASCADE_SEEDS = count(0.4)
+APPLICATION_SEEDS = count(0.4)
+RECENT_SEEDS = count(0.4)
 
 pytestmark = pytest.mark.timeout(900)  # minutes of work for two idle cores, more on a busy machine
 

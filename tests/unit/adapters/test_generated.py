@@ -242,7 +242,7 @@ def test_a_timer_of_a_project_goes_on_elsewhere(tmp_path: Path) -> None:
         ("unit: microsecond", "unit: moment", "unit"),
         ("interval: 1", "interval: 0", "interval"),
         ("label:string", "label:int64", "schema"),
-        ("00:56:00", "00.56", "basetime"),
+        ("00:56:00", "00:99", "basetime"),
     ],
 )
 def test_mistakes_of_a_timer_are_told_when_the_project_is_loaded(old: str, new: str, word: str) -> None:
