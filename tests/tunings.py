@@ -35,6 +35,13 @@ SIZES: Mapping[str, Sequence[int]] = {
     "reserved_bytes": (1 << 20,),
 }
 """Values of each field, mostly those at which a few rows meet an edge."""
+_TEXTS = ("text_", "small_text_", "collect_", "looks_")
+
+
+def with_roomy_texts(tuning: Tuning) -> Tuning:
+    """The same tuning, under which a test collects no text."""
+    roomy = {name: getattr(DEFAULT, name) for name in SIZES if name.startswith(_TEXTS)}
+    return replace(tuning, **roomy)
 
 
 def tunings(**fixed: int) -> st.SearchStrategy[Tuning]:

@@ -15,13 +15,14 @@ import pytest
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan
-from hotspare.engine.state import key_pages, row_pages, unlinked
 from hotspare.engine.state.over_rows import OverRows
 from hotspare.engine.state.queue import RowQueue
 from hotspare.engine.state.relation import Relation
 from hotspare.engine.state.row_pages import RowPages
+from hotspare.engine.tuning import Tuning, under
 from hotspare.stores.contract import Store
 from hotspare.stores.open import open_store
+from hotspare.stores.settings import StoreSettings
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws.core_scripts import bytes_of, joined, snapshot_bytes
 from tests.laws.test_cut import cut
@@ -61,14 +62,13 @@ class Asked(Mapping[str, bytes]):
         return len(self.pages)
 
 
-def small_pages(patch: pytest.MonkeyPatch, slots: int, pages_min: int = 2, linked_each: int = 7) -> None:
+FEW_KEY_PAGES = Tuning(key_pages_min=2)
+"""Under it `filled` writes key pages for a few thousand rows."""
+
+
+def small_pages(slots: int, pages_min: int = 2) -> Tuning:
     """Pages, of rows and of keys, are small, and few rows come into a list at a time."""
-    patch.setattr(row_pages, "PAGE_SLOTS", slots)
-    patch.setattr(row_pages, "SPARE_SLOTS", 0)
-    patch.setattr(key_pages, "PAGES_MIN", pages_min)
-    patch.setattr(key_pages, "PAGES_EACH", 3)
-    for module in (unlinked, row_pages):
-        patch.setattr(module, "LINKED_EACH", linked_each)
+    return Tuning(page_slots=slots, spare_slots=0, key_pages_min=pages_min, key_page_spans=3, linked_rows=7)
 
 
 def only_at_use(patch: pytest.MonkeyPatch) -> None:
@@ -179,12 +179,9 @@ def check_restarts(plan: Plan, pieces: Sequence[pa.RecordBatch], places: Sequenc
     assert snapshot_bytes(restored) == snapshot_bytes(whole)
 
 
-def check_any_restarts(
-    plan: Plan, pieces: Sequence[pa.RecordBatch], places: Sequence[int], slots: int, comes: Comes, linked_each: int = 7
-) -> None:
-    """`check_restarts` with pages of so many rows, however few there are."""
-    with pytest.MonkeyPatch.context() as patch:
-        small_pages(patch, slots, 1, linked_each)
+def check_any_restarts(plan: Plan, pieces: Sequence[pa.RecordBatch], places: Sequence[int], tuning: Tuning, comes: Comes) -> None:
+    """`check_restarts` under a drawn tuning."""
+    with under(tuning), pytest.MonkeyPatch.context() as patch:
         if comes is Comes.AT_USE:
             only_at_use(patch)
         check_restarts(plan, pieces, places)
@@ -219,13 +216,12 @@ def check_all_comes(plan: Plan, pieces: Sequence[pa.RecordBatch], place: int) ->
 
 def opened(kind: str, folder: Path) -> Store:
     """A folder, or a store that is read as one on a server is."""
-    return open_store((folder / "store").as_uri() if kind == "folder" else f"sqlite:///{folder}/store.db")
+    url = (folder / "store").as_uri() if kind == "folder" else f"sqlite:///{folder}/store.db"
+    return open_store(url, settings=StoreSettings(at_once_bytes_max=0))
 
 
-def filled(store: Store, of: Plan, pieces: Iterable[pa.RecordBatch], monkeypatch: pytest.MonkeyPatch) -> Store:
-    """With a snapshot of what comes of these batches, of which pages are read later."""
-    monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
-    monkeypatch.setattr("hotspare.stores.later.AT_ONCE_BYTES_MAX", 0)
+def filled(store: Store, of: Plan, pieces: Iterable[pa.RecordBatch]) -> Store:
+    """With a snapshot of what comes of these batches, of which pages are read later: under FEW_KEY_PAGES."""
     pipeline = Pipeline.fresh(of)
     for piece in pieces:
         pipeline.feed(piece)

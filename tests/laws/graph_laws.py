@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from random import Random
 
 import pyarrow as pa
-import pytest
 
 from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan
 from hotspare.engine.rows.changelog import Changelog, Keys, Opcodes
-from hotspare.engine.state import relation, row_pages
+from hotspare.engine.tuning import under
 from hotspare.model.events import Opcode
 from hotspare.model.types import KeyRole
 from tests.exact_rows import Row, exact_rows
@@ -27,6 +26,7 @@ from tests.laws.any_changelogs import TICK, Given, raw_messages
 from tests.laws.any_expressions import OF_ORDER
 from tests.laws.any_graphs import SECOND, Graph, Window
 from tests.laws.core_scripts import joined, snapshot_bytes
+from tests.tunings import any_tuning
 
 Outputs = dict[str, pa.Table]
 
@@ -144,10 +144,7 @@ def _unread(raw: pa.RecordBatch, following: dict[tuple[int, int], int]) -> pa.Re
 
 def _pages(trial: Trial, random: Random) -> None:
     plan, rows, whole = trial.plan, trial.rows, trial.whole
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pages, "PAGE_SLOTS", random.choice([1, 2, 16]))
-        patch.setattr(row_pages, "SPARE_SLOTS", 0)
-        patch.setattr(relation, "LATE_INDEX_ROWS_MAX", random.choice([0, 2]))
+    with under(any_tuning(random)):
         place = random.randrange(rows.num_rows + 1)
         small, snapshot = fed(plan, [rows])
         same("small pages", small, whole)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import cast
@@ -12,17 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from hotspare.engine.head.head import Head
 from hotspare.engine.operators import aggregate_groups
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.snapshot import KeyPageContent, RowPageContent
-from hotspare.engine.state import absent_relation, key_pages, relation
+from hotspare.engine.state import absent_relation
 from hotspare.engine.state.absent import AbsentPages
 from hotspare.engine.state.relation import Relation
 from hotspare.engine.state.row_pages import RowPages
+from hotspare.engine.tuning import Tuning, under
 from hotspare.errors import SnapshotDamaged
 from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
@@ -32,6 +33,7 @@ from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws import core_scripts as scripts_of
 from tests.laws.absent_kit import (
+    FEW_KEY_PAGES,
     Asked,
     Comes,
     absent,
@@ -46,6 +48,7 @@ from tests.laws.absent_kit import (
 from tests.laws.absent_kit import decoded as kit_decoded
 from tests.laws.core_scripts import decoded, joined, scripts, snapshot_bytes
 from tests.laws.test_crash_core import check_crash
+from tests.tunings import tunings
 
 pytestmark = pytest.mark.law
 
@@ -111,10 +114,10 @@ def _text(i: int, opcode: str, key: int) -> str:
 
 
 @pytest.fixture(params=[1, 8, 64])
-def page_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+def page_slots(request: pytest.FixtureRequest) -> Iterator[int]:
     """Pages, of rows and of keys, are small."""
-    small_pages(monkeypatch, request.param)
-    return int(request.param)
+    with under(small_pages(request.param)):
+        yield int(request.param)
 
 
 def count_absent(pipeline: Pipeline) -> int:
@@ -122,12 +125,11 @@ def count_absent(pipeline: Pipeline) -> int:
 
 
 @examples(0.35)
-@given(scripts(), st.sampled_from([1, 2, 4]))
-def test_a_restart_after_every_message(case: Case, slots: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
+@given(scripts(), tunings(key_pages_min=1))
+def test_a_restart_after_every_message(case: Case, tuning: Tuning) -> None:
+    with under(tuning), pytest.MonkeyPatch.context() as patch:
         restore = Pipeline.restore
         patch.setattr(Pipeline, "restore", lambda plan, header, pages: restore(plan, header, Asked(pages)))
-        small_pages(patch, slots, pages_min=1)
         check_crash(case)
 
 
@@ -252,9 +254,14 @@ def numbers(keys: list[int], offset: int) -> pa.RecordBatch:
     return Head.of(large_plan()).decode(raw.set_column(2, "offset", pa.array([offset])))
 
 
-def test_key_pages_do_not_tell_what_rows_stand_in(page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("slots", [1, 8, 64])
+def test_key_pages_do_not_tell_what_rows_stand_in(slots: int) -> None:
     """Rows of a copy of an indexed window stand in a queue at first: until they are many when a step begins (law Cut)."""
-    monkeypatch.setattr(relation, "LATE_INDEX_ROWS_MAX", 100)
+    with under(replace(small_pages(slots), late_index_rows_max=100)):
+        _check_key_pages_of_a_queue()
+
+
+def _check_key_pages_of_a_queue() -> None:
     chained = compile_plan(load_text(LARGE.replace("index: empty, ", "")).resolved)
     at_once, by_and_by = Pipeline.fresh(chained), Pipeline.fresh(chained)
     for pipeline, rows_max in ((at_once, 300), (by_and_by, 30)):
@@ -267,22 +274,24 @@ def test_key_pages_do_not_tell_what_rows_stand_in(page_slots: int, monkeypatch: 
 
 
 @pytest.fixture
-def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def stored(tmp_path: Path) -> Iterator[Store]:
     """A snapshot `s` of rows whose keys rise, in ten pages, in a folder that is read page by page."""
-    return _filled(DirectoryStore(tmp_path / "store"), monkeypatch)
+    with under(FEW_KEY_PAGES):
+        yield _filled(opened("folder", tmp_path))
 
 
 @pytest.fixture(params=["folder", "database"])
-def any_stored(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def any_stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """The same, also in a store that is read as one on a server is."""
     store = opened(request.param, tmp_path)
-    yield _filled(store, monkeypatch)
+    with under(FEW_KEY_PAGES):
+        yield _filled(store)
     store.close()
 
 
-def _filled(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+def _filled(store: Store) -> Store:
     pieces = (numbers(list(range(begin, begin + 10_000)), begin) for begin in range(0, ROWS, 10_000))
-    return filled(store, large_plan(), pieces, monkeypatch)
+    return filled(store, large_plan(), pieces)
 
 
 def test_a_restore_reads_what_it_needs(any_stored: Store) -> None:
@@ -374,8 +383,7 @@ def test_with_little_memory(budget: int, any_stored: Store, tmp_path: Path) -> N
 def test_the_law_bites() -> None:
     """A page that is not brought is missed."""
     pieces, plain = list(batches()), compile_plan(load_text(PLAIN).resolved)
-    with pytest.MonkeyPatch.context() as patch:
-        small_pages(patch, 8)
+    with under(small_pages(8)), pytest.MonkeyPatch.context() as patch:
         whole = Pipeline.fresh(plain)
         fed(pieces[:20], whole)
         frozen = whole.freeze()
@@ -402,9 +410,9 @@ queries:
 """
 
 
+@under(FEW_KEY_PAGES)
 def test_an_aggregate_reads_groups_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `test_a_restore_reads_what_it_needs`; and a page that is not brought is missed."""
-    monkeypatch.setattr(key_pages, "PAGES_MIN", 2)
     grouped, topic = compile_plan(load_text(GROUPED).resolved), itertools.count()
 
     def inserts(values: Sequence[int]) -> pa.RecordBatch:
@@ -430,8 +438,7 @@ def test_scripts_leave_pages_absent() -> None:
     """The scripts that the law is tried on restore windows whose pages are absent."""
     messages = [Message(1_000_000 * i, "loose", f"P,N,k{i},0,{i},s") for i in range(2, 12)] + [Message(90_000_000, "", "")]
     case = Case(scripts_of.plan(), tuple(messages), ())
-    with pytest.MonkeyPatch.context() as patch:
-        small_pages(patch, 2, pages_min=1)
+    with under(small_pages(2, pages_min=1)):
         pipeline = Pipeline.fresh(case.plan)
         pipeline.feed(decoded(case))
         frozen = pipeline.freeze()

@@ -22,12 +22,14 @@ from hotspare.engine.state import multi_index, ordered_values
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.ordered_values import OrderedValues
 from hotspare.engine.state.row_pages import RowPages
+from hotspare.engine.tuning import Tuning, under
 from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
 from hotspare.stores.contract import Store
 from tests.cases.case import Message
 from tests.examples import examples
 from tests.laws.absent_kit import (
+    FEW_KEY_PAGES,
     Asked,
     Comes,
     check_after_restore,
@@ -45,6 +47,7 @@ from tests.laws.absent_kit import (
     unread,
 )
 from tests.laws.core_scripts import joined, snapshot_bytes
+from tests.tunings import tunings
 
 pytestmark = pytest.mark.law
 
@@ -107,9 +110,9 @@ def batches() -> tuple[pa.RecordBatch, ...]:
 
 
 @pytest.fixture(params=[4, 16])
-def page_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    small_pages(monkeypatch, request.param)
-    return int(request.param)
+def page_slots(request: pytest.FixtureRequest) -> Iterator[int]:
+    with under(small_pages(request.param)):
+        yield int(request.param)
 
 
 @pytest.mark.parametrize("comes", Comes)
@@ -124,12 +127,12 @@ COMES = st.sampled_from(Comes)
 
 
 @examples(0.25)
-@given(st.integers(0, 2**32), st.sampled_from([1, 2, 8]), st.sampled_from([2, 30]), st.sampled_from([12, 150]), COMES)
-def test_any_events(seed: int, slots: int, groups: int, keys: int, comes: Comes) -> None:
+@given(st.integers(0, 2**32), tunings(key_pages_min=1), st.sampled_from([2, 30]), st.sampled_from([12, 150]), COMES)
+def test_any_events(seed: int, tuning: Tuning, groups: int, keys: int, comes: Comes) -> None:
     """The same for many scripts, with a restore at any place, and another one soon after."""
     random = np.random.default_rng(seed)
     pieces = decoded(plan(), messages(random, 7, groups, keys))
-    check_any_restarts(plan(), pieces, random.integers(0, len(pieces), 2).tolist(), slots, comes)
+    check_any_restarts(plan(), pieces, random.integers(0, len(pieces), 2).tolist(), tuning, comes)
 
 
 def churned() -> list[Message]:
@@ -148,9 +151,9 @@ def churned() -> list[Message]:
     return made
 
 
+@under(small_pages(8))
 def test_pages_that_are_cleared_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a change clears an absent page of values, or of rows in order of arrival, it is there."""
-    small_pages(monkeypatch, 8)
     brought = {VALUES: 0, ARRIVALS: 0}
 
     def counted(module: object, name: str, bring: Callable[[RowPages], None]) -> None:
@@ -172,9 +175,9 @@ def test_all_comes_by_and_by(page_slots: int) -> None:
     assert set(check_all_comes(plan(), batches(), 30)) >= KEPT
 
 
+@under(small_pages(4))
 def test_rows_come_to_where_they_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages come in any order, far from both ends of long lists, which are put in order when they are asked for."""
-    small_pages(monkeypatch, 4)
     restored, other = restored_at(plan(), batches(), 24, 2)
     expected = fed(unread(list(batches()), other), other)
     only_at_use(monkeypatch)
@@ -191,9 +194,9 @@ def test_rows_come_to_where_they_arrived(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("missed", [VALUES, ARRIVALS])
+@under(small_pages(8))
 def test_the_law_bites(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not brought is missed."""
-    small_pages(monkeypatch, 8)
     restored, other = restored_at(plan(), batches(), 24, 2)
     expected = fed(unread(list(batches()), other), other)
     only_at_use(monkeypatch)
@@ -235,11 +238,12 @@ def inserts(offset: int, groups: range | list[int], each: int = EACH) -> pa.Reco
 
 
 @pytest.fixture(params=["folder", "database"])
-def stored(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A snapshot `s` of all groups."""
     pieces = (inserts(at, range(at * 1_000, at * 1_000 + 1_000)) for at in range(GROUPS // 1_000))
     store = opened(request.param, tmp_path)
-    yield filled(store, large_plan(), pieces, monkeypatch)
+    with under(FEW_KEY_PAGES):
+        yield filled(store, large_plan(), pieces)
     store.close()
 
 

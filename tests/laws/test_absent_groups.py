@@ -18,12 +18,14 @@ from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.state import groups
 from hotspare.engine.state.groups import GroupLists
+from hotspare.engine.tuning import Tuning, under
 from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
 from hotspare.stores.contract import Store
 from tests.cases.case import Message
 from tests.examples import examples
 from tests.laws.absent_kit import (
+    FEW_KEY_PAGES,
     Asked,
     Comes,
     check_after_restore,
@@ -41,6 +43,7 @@ from tests.laws.absent_kit import (
     unread,
 )
 from tests.laws.core_scripts import joined, snapshot_bytes
+from tests.tunings import tunings
 
 pytestmark = pytest.mark.law
 
@@ -94,9 +97,9 @@ def batches() -> tuple[pa.RecordBatch, ...]:
 
 
 @pytest.fixture(params=[2, 8])
-def page_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    small_pages(monkeypatch, request.param)
-    return int(request.param)
+def page_slots(request: pytest.FixtureRequest) -> Iterator[int]:
+    with under(small_pages(request.param)):
+        yield int(request.param)
 
 
 @pytest.mark.parametrize("comes", Comes)
@@ -111,12 +114,12 @@ COMES = st.sampled_from(Comes)
 
 
 @examples(0.35)
-@given(st.integers(0, 2**32), st.sampled_from([1, 2, 8]), st.sampled_from([2, 40]), st.sampled_from([9, 120]), COMES)
-def test_any_events(seed: int, slots: int, rooms: int, keys: int, comes: Comes) -> None:
+@given(st.integers(0, 2**32), tunings(key_pages_min=1), st.sampled_from([2, 40]), st.sampled_from([9, 120]), COMES)
+def test_any_events(seed: int, tuning: Tuning, rooms: int, keys: int, comes: Comes) -> None:
     """The same for many scripts, with a restore at any place, and another one soon after."""
     random = np.random.default_rng(seed)
     pieces = decoded(plan(), messages(random, 7, rooms, keys))
-    check_any_restarts(plan(), pieces, random.integers(0, len(pieces), 2).tolist(), slots, comes)
+    check_any_restarts(plan(), pieces, random.integers(0, len(pieces), 2).tolist(), tuning, comes)
 
 
 def test_all_comes_by_and_by(page_slots: int) -> None:
@@ -135,9 +138,9 @@ queries:
 """
 
 
+@under(small_pages(4))
 def test_rows_come_to_where_they_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages come in any order, far from both ends of long lists, which are put in order when a group is full."""
-    small_pages(monkeypatch, 4)
     of = compile_plan(load_text(FEW).resolved)
 
     def upserts(offset: int, keys: range) -> pa.RecordBatch:
@@ -162,9 +165,9 @@ def test_rows_come_to_where_they_arrived(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("missed", ["groups", "order"])
+@under(small_pages(8))
 def test_the_law_bites(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a group that are not brought are missed; and so is their order."""
-    small_pages(monkeypatch, 8)
     restored, other = restored_at(plan(), batches(), 30, 2)
     expected = fed(unread(list(batches()), other), other)
     only_at_use(monkeypatch)
@@ -199,11 +202,12 @@ def upserts(offset: int, rows: list[tuple[int, int]]) -> pa.RecordBatch:
 
 
 @pytest.fixture(params=["folder", "database"])
-def stored(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A snapshot `s` of rooms that are full, their rows one behind the other."""
     pieces = (upserts(at, [(key, key // 4) for key in range(at * 10_000, (at + 1) * 10_000)]) for at in range(ROWS // 10_000))
     store = opened(request.param, tmp_path)
-    yield filled(store, large_plan(), pieces, monkeypatch)
+    with under(FEW_KEY_PAGES):
+        yield filled(store, large_plan(), pieces)
     store.close()
 
 

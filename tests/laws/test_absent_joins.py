@@ -19,11 +19,13 @@ from hotspare.engine.kernels.multi_index import BEFORE, UNORDERED
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.state.multi_index import MultiIndex
+from hotspare.engine.tuning import Tuning, under
 from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
 from hotspare.stores.contract import Store
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws.absent_kit import (
+    FEW_KEY_PAGES,
     Asked,
     Comes,
     absent,
@@ -37,6 +39,7 @@ from tests.laws.absent_kit import (
 )
 from tests.laws.core_scripts import joined, snapshot_bytes
 from tests.laws.test_cut import cut
+from tests.tunings import tunings
 
 pytestmark = pytest.mark.law
 
@@ -95,10 +98,10 @@ def batches() -> tuple[pa.RecordBatch, ...]:
 
 
 @pytest.fixture(params=[2, 8])
-def page_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+def page_slots(request: pytest.FixtureRequest) -> Iterator[int]:
     """Pages, of rows and of keys, are small."""
-    small_pages(monkeypatch, request.param)
-    return int(request.param)
+    with under(small_pages(request.param)):
+        yield int(request.param)
 
 
 def indexes(pipeline: Pipeline) -> dict[str, MultiIndex]:
@@ -151,11 +154,10 @@ def messages_of(script: list[list[Event]]) -> list[pa.RecordBatch]:
     return [head.decode(raw) for raw in raw_batches(Case(plan(), tuple(messages), ()))]
 
 
-@given(scripts(), st.integers(0, 30), st.sampled_from([1, 2, 8]), st.booleans(), st.integers(1, 4))
-def test_any_changes_after_any_restore(script: list[list[Event]], place: int, slots: int, comes: bool, parts: int) -> None:
+@given(scripts(), st.integers(0, 30), tunings(), st.booleans(), st.integers(1, 4))
+def test_any_changes_after_any_restore(script: list[list[Event]], place: int, tuning: Tuning, comes: bool, parts: int) -> None:
     """Of rows that are absent as of others; `comes`: pages come after steps, too. Outputs come in parts."""
-    with pytest.MonkeyPatch.context() as patch:
-        small_pages(patch, slots)
+    with under(tuning), pytest.MonkeyPatch.context() as patch:
         if not comes:
             only_at_use(patch)
         pieces, whole = messages_of(script), Pipeline.fresh(plan())
@@ -206,10 +208,11 @@ def all_rows() -> Iterator[pa.RecordBatch]:
 
 
 @pytest.fixture(params=["folder", "database"])
-def any_stored(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def any_stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A snapshot of both sides, in ten pages each."""
     store = opened(request.param, tmp_path)
-    yield filled(store, large_plan(), all_rows(), monkeypatch)
+    with under(FEW_KEY_PAGES):
+        yield filled(store, large_plan(), all_rows())
     store.close()
 
 
@@ -258,9 +261,9 @@ def test_key_pages_do_not_depend_on_how_the_input_was_cut(page_slots: int) -> No
     assert any("pairs#0/left/keys" in name for name, _ in again.freeze().pages())
 
 
+@under(small_pages(4))
 def test_rows_come_to_where_they_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages with rows of long lists come in any order, far from both ends of these: lists are put in order when they are walked."""
-    small_pages(monkeypatch, 4)
     pieces, whole, random = list(batches()), Pipeline.fresh(plan()), np.random.default_rng(1)
     fed(pieces[:34], whole)
     frozen = whole.freeze()
@@ -281,9 +284,9 @@ def test_rows_come_to_where_they_arrived(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("missed", ["rows that meet", "order"])
+@under(small_pages(8))
 def test_the_law_bites(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that meet an event and are not brought are missed; and so is their order."""
-    small_pages(monkeypatch, 8)
     pieces, whole = list(batches()), Pipeline.fresh(plan())
     fed(pieces[:34], whole)
     frozen = whole.freeze()

@@ -21,12 +21,14 @@ from hotspare.engine.snapshot import Frozen
 from hotspare.engine.state import multi_index
 from hotspare.engine.state.absent import AbsentPages
 from hotspare.engine.state.row_pages import RowPages
+from hotspare.engine.tuning import Tuning, under
 from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
 from hotspare.stores.contract import Store
 from tests.cases.case import Message
 from tests.examples import examples
 from tests.laws.absent_kit import (
+    FEW_KEY_PAGES,
     Asked,
     Comes,
     absent,
@@ -44,6 +46,7 @@ from tests.laws.absent_kit import (
 )
 from tests.laws.core_scripts import joined, snapshot_bytes
 from tests.laws.test_patterns import SECOND, Script, Shape, Windows, case_of, scripts, windows
+from tests.tunings import tunings
 
 pytestmark = pytest.mark.law
 
@@ -56,6 +59,7 @@ SHAPES = (
 )
 BATCHES = 16
 COMES = st.sampled_from(Comes)
+TUNINGS = tunings(key_pages_min=1)
 
 
 @cache
@@ -87,9 +91,9 @@ def batches(by_event: bool) -> tuple[pa.RecordBatch, ...]:
 
 
 @pytest.fixture(params=[2, 8])
-def page_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    small_pages(monkeypatch, request.param)
-    return int(request.param)
+def page_slots(request: pytest.FixtureRequest) -> Iterator[int]:
+    with under(small_pages(request.param)):
+        yield int(request.param)
 
 
 @pytest.mark.parametrize("comes", Comes)
@@ -104,30 +108,30 @@ def test_what_comes_after_a_restore_is_the_same(
 
 
 @examples(0.5)
-@given(windows(), scripts(), st.sampled_from([1, 2, 8]), st.integers(0, 99), st.integers(0, 99), COMES)
-def test_any_patterns(found: Windows, script: Script, slots: int, one: int, other: int, comes: Comes) -> None:
+@given(windows(), scripts(), TUNINGS, st.integers(0, 99), st.integers(0, 99), COMES)
+def test_any_patterns(found: Windows, script: Script, tuning: Tuning, one: int, other: int, comes: Comes) -> None:
     """Of random patterns, with a restore at any two places."""
-    check_any(found, script, slots, [one, other], comes)
+    check_any(found, script, tuning, [one, other], comes)
 
 
 @examples(0.15)
-@given(windows(of_code=True), scripts(), st.sampled_from([1, 2, 8]), st.integers(0, 99), COMES)
-def test_any_patterns_of_code(found: Windows, script: Script, slots: int, place: int, comes: Comes) -> None:
-    check_any(found, script, slots, [place], comes)
+@given(windows(of_code=True), scripts(), TUNINGS, st.integers(0, 99), COMES)
+def test_any_patterns_of_code(found: Windows, script: Script, tuning: Tuning, place: int, comes: Comes) -> None:
+    check_any(found, script, tuning, [place], comes)
 
 
-def check_any(found: Windows, script: Script, slots: int, places: list[int], comes: Comes) -> None:
+def check_any(found: Windows, script: Script, tuning: Tuning, places: list[int], comes: Comes) -> None:
     pieces = decoded(found.plan, case_of(found.plan, script).messages)
-    check_any_restarts(found.plan, pieces, [place % len(pieces) for place in places], slots, comes, linked_each=1)
+    check_any_restarts(found.plan, pieces, [place % len(pieces) for place in places], tuning, comes)
 
 
 @examples(0.15)
-@given(st.integers(0, 2**32), st.booleans(), st.sampled_from([1, 2, 8]), st.sampled_from([4, 200]), COMES)
-def test_any_events(seed: int, by_event: bool, slots: int, keys: int, comes: Comes) -> None:
+@given(st.integers(0, 2**32), st.booleans(), TUNINGS, st.sampled_from([4, 200]), COMES)
+def test_any_events(seed: int, by_event: bool, tuning: Tuning, keys: int, comes: Comes) -> None:
     """With a restore at any place, and another one soon after."""
     random = np.random.default_rng(seed)
     pieces = decoded(plan(by_event), messages(random, 8, keys))
-    check_any_restarts(plan(by_event), pieces, random.integers(0, len(pieces), 2).tolist(), slots, comes)
+    check_any_restarts(plan(by_event), pieces, random.integers(0, len(pieces), 2).tolist(), tuning, comes)
 
 
 def test_pages_that_are_cleared_are_read(page_slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,9 +171,9 @@ def test_all_comes_by_and_by(page_slots: int) -> None:
 
 
 @pytest.mark.parametrize("missed", ["partitions", "time"])
+@under(small_pages(8))
 def test_the_law_bites(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A match that is not brought is missed, and so is one that is due."""
-    small_pages(monkeypatch, 8)
     frozen, pieces = frozen_at(33), list(batches(False))
     restored, other = (Pipeline.restore(plan(False), frozen.header, Asked(dict(frozen.pages()))) for _ in range(2))
     expected = fed(unread(pieces, other), other)
@@ -232,11 +236,12 @@ def calls(offset: int, time_us: int, who: list[int], what: int) -> pa.RecordBatc
 
 
 @pytest.fixture(params=["folder", "database"])
-def stored(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A snapshot `s` of two open matches of each caller, who call one after the other, a thousand in a second."""
     pieces = (calls(at, (at + 1) * SECOND, list(range(at * 1_000, (at + 1) * 1_000)), 1) for at in range(CALLS // 1_000))
     store = opened(request.param, tmp_path)
-    yield filled(store, large_plan(), pieces, monkeypatch)
+    with under(FEW_KEY_PAGES):
+        yield filled(store, large_plan(), pieces)
     store.close()
 
 

@@ -20,6 +20,7 @@ from hotspare.engine.state import queue
 from hotspare.engine.state.absent_queue import Leaving
 from hotspare.engine.state.queue import RowQueue
 from hotspare.engine.state.relation import Relation
+from hotspare.engine.tuning import under
 from hotspare.errors import SnapshotDamaged
 from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
@@ -28,6 +29,7 @@ from tests.cases.case import Case, Message
 from tests.laws import absent_kit
 from tests.laws import core_scripts as scripts_of
 from tests.laws.absent_kit import (
+    FEW_KEY_PAGES,
     Asked,
     Comes,
     check_after_restore,
@@ -82,10 +84,10 @@ def batches() -> tuple[pa.RecordBatch, ...]:
 
 
 @pytest.fixture(params=[1, 16])
-def page_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+def page_slots(request: pytest.FixtureRequest) -> Iterator[int]:
     """Pages are small."""
-    small_pages(monkeypatch, request.param)
-    return int(request.param)
+    with under(small_pages(request.param)):
+        yield int(request.param)
 
 
 def queues(pipeline: Pipeline) -> dict[str, RowQueue]:
@@ -113,17 +115,17 @@ def test_what_comes_after_a_restore_is_the_same(place: int, comes: Comes, page_s
     assert "recent rows" not in went.after
 
 
-def frozen_after(place: int, monkeypatch: pytest.MonkeyPatch) -> tuple[list[pa.RecordBatch], Frozen]:
-    """All batches, and a snapshot taken after so many, whose small pages are read later."""
-    small_pages(monkeypatch, 4)
+def frozen_after(place: int) -> tuple[list[pa.RecordBatch], Frozen]:
+    """All batches, and a snapshot taken after so many, whose pages are read later."""
     pieces, whole = list(batches()), Pipeline.fresh(plan())
     fed(pieces[:place], whole)
     return pieces, whole.freeze()
 
 
+@under(small_pages(4))
 def test_rows_that_leave_are_read_one_page_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of one step are not all read at its beginning, unless they leave by age."""
-    _, frozen = frozen_after(20, monkeypatch)
+    _, frozen = frozen_after(20)
     restored = Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages())))
     only_at_use(monkeypatch)
     before = absent(restored)
@@ -133,9 +135,10 @@ def test_rows_that_leave_are_read_one_page_after_the_other(monkeypatch: pytest.M
     assert all(left[name] == before[name] for name in ("jumped", "kept"))
 
 
+@under(small_pages(4))
 def test_the_law_bites(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that is not read is missed."""
-    pieces, frozen = frozen_after(16, monkeypatch)
+    pieces, frozen = frozen_after(16)
     restored, other = (Pipeline.restore(plan(), frozen.header, Asked(dict(frozen.pages()))) for _ in range(2))
     expected = fed(unread(pieces, other), other)
     only_at_use(monkeypatch)
@@ -171,16 +174,17 @@ def a_row(of: Plan, offset: int, time_us: int, rows: int = 1, first: int = 0) ->
 
 
 @pytest.fixture(params=["folder", "database"])
-def stored(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A snapshot `s` of ten pages of rows, in a store that is read page by page."""
     store = opened(request.param, tmp_path)
-    yield _filled(store, large_plan(), monkeypatch)
+    with under(FEW_KEY_PAGES):
+        yield _filled(store, large_plan())
     store.close()
 
 
-def _filled(store: Store, of: Plan, monkeypatch: pytest.MonkeyPatch) -> Store:
+def _filled(store: Store, of: Plan) -> Store:
     pieces = (a_row(of, 2 * begin, 1_000_000 + begin, 10_000, begin) for begin in range(0, ROWS, 10_000))
-    return filled(store, of, pieces, monkeypatch)
+    return filled(store, of, pieces)
 
 
 def test_a_restore_reads_what_it_needs(stored: Store) -> None:
@@ -200,9 +204,10 @@ def test_a_restore_reads_what_it_needs(stored: Store) -> None:
     assert len(set(pages.names)) == len(pages.names) == len(pages)
 
 
+@under(FEW_KEY_PAGES)
 def test_rows_that_leave_by_age_are_read_up_to_the_first_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recent = large_plan(RECENT)
-    store = _filled(opened("folder", tmp_path), recent, monkeypatch)
+    store = _filled(opened("folder", tmp_path), recent)
     found = store.get("g", "s")
     pages = Asked(found.pages)
     restored = Pipeline.restore(recent, found.header, pages)
@@ -230,9 +235,10 @@ def test_the_first_snapshot_after_a_restore_writes_what_is_new(stored: Store, mo
     assert snapshot_bytes(whole) == snapshot_bytes(restored)
 
 
-def test_damage_that_is_found_late_ends_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@under(FEW_KEY_PAGES)
+def test_damage_that_is_found_late_ends_the_engine(tmp_path: Path) -> None:
     """By an error that says so, never by a wrong row; and the snapshot counts as damaged from then on."""
-    stored = _filled(opened("folder", tmp_path), large_plan(), monkeypatch)
+    stored = _filled(opened("folder", tmp_path), large_plan())
     found = stored.get("g", "s")
     restored = Pipeline.restore(large_plan(), found.header, found.pages)
     for file in (tmp_path / "store" / "g" / "pages").iterdir():
@@ -245,9 +251,9 @@ def test_damage_that_is_found_late_ends_the_engine(tmp_path: Path, monkeypatch: 
         stored.get("g", "s")
 
 
-def test_rows_in_another_order_are_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+@under(small_pages(4))
+def test_rows_in_another_order_are_damage() -> None:
     """As they would leave in another order than they came, unnoticed."""
-    small_pages(monkeypatch, 4)
     whole = Pipeline.fresh(plan())
     fed(list(batches())[:16], whole)
     frozen = whole.freeze()
@@ -276,9 +282,9 @@ def test_with_little_memory(budget: int, stored: Store, tmp_path: Path) -> None:
     assert (residence.counts()["away"] > 0) == (budget < 1 << 24)
 
 
+@under(small_pages(4))
 def test_a_ring_that_is_renewed_keeps_what_is_absent_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small ring has no room for more rows than it was made for, by half."""
-    small_pages(monkeypatch, 4)
     pieces, whole = list(batches()), Pipeline.fresh(plan())
     fed(pieces[:10], whole)
     frozen = whole.freeze()
@@ -297,8 +303,7 @@ def test_scripts_leave_rows_of_queues_absent() -> None:
     """The scripts that `test_absent` tries the law Crash on."""
     messages = [Message(1_000_000 + i, "generated", f"I,N,,0,{i},s") for i in range(12)] + [Message(1_500_000, "", "")]
     case = Case(scripts_of.plan(), tuple(messages), ())
-    with pytest.MonkeyPatch.context() as patch:
-        small_pages(patch, 2, pages_min=1)
+    with under(small_pages(2, pages_min=1)):
         pipeline = Pipeline.fresh(case.plan)
         pipeline.feed(decoded(case))
         frozen = pipeline.freeze()

@@ -3,6 +3,7 @@ asks for a key of theirs, or their rows leave next, and change no bit (SPEC G7).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,7 @@ from hotspare.engine.state import key_pages, unlinked
 from hotspare.engine.state.absent import AbsentPages
 from hotspare.engine.state.relation import Relation
 from hotspare.engine.state.row_pages import RowPages
+from hotspare.engine.tuning import Tuning, under
 from hotspare.errors import SnapshotDamaged
 from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
@@ -27,6 +29,7 @@ from hotspare.stores.contract import Store
 from tests.cases.case import Message
 from tests.examples import examples
 from tests.laws.absent_kit import (
+    FEW_KEY_PAGES,
     Asked,
     Comes,
     absent,
@@ -42,6 +45,7 @@ from tests.laws.absent_kit import (
     unread,
 )
 from tests.laws.core_scripts import joined, snapshot_bytes
+from tests.tunings import tunings
 
 pytestmark = pytest.mark.law
 
@@ -95,11 +99,11 @@ def batches() -> tuple[pa.RecordBatch, ...]:
 
 
 @pytest.fixture(params=[1, 16])
-def page_slots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+def page_slots(request: pytest.FixtureRequest) -> Iterator[int]:
     """Pages are small, and few rows come into the list at a time. Pages of one row each are many times the work: where places are
     many, they are tried at one."""
-    small_pages(monkeypatch, request.param, pages_min=1)
-    return int(request.param)
+    with under(small_pages(request.param, pages_min=1)):
+        yield int(request.param)
 
 
 def windows(pipeline: Pipeline) -> dict[str, Relation]:
@@ -131,16 +135,15 @@ COMES = st.sampled_from(Comes)
 @examples(0.4)
 @given(
     st.integers(0, 2**32),
-    st.sampled_from([1, 2, 8]),
     st.sampled_from([5, 40, 300]),
-    st.sampled_from([1, 50]),
+    tunings(key_pages_min=1),
     st.sampled_from(Comes),
 )
-def test_any_events(seed: int, slots: int, keys: int, linked_each: int, comes: Comes) -> None:
+def test_any_events(seed: int, keys: int, tuning: Tuning, comes: Comes) -> None:
     """The same for many scripts, with a restore at any place, and another one soon after."""
     random = np.random.default_rng(seed)
     pieces = decoded(plan(), messages(random, 9, keys))
-    check_any_restarts(plan(), pieces, random.integers(0, len(pieces), 2).tolist(), slots, comes, linked_each)
+    check_any_restarts(plan(), pieces, random.integers(0, len(pieces), 2).tolist(), tuning, comes)
 
 
 def test_all_comes_by_and_by(page_slots: int) -> None:
@@ -265,17 +268,18 @@ def upserts(of: Plan, offset: int, time_us: int, keys: range) -> pa.RecordBatch:
     return in_one(of, offset, [Message(time_us, "numbers", texts), Message(time_us, "", "")])
 
 
-def _filled(store: Store, of: Plan, monkeypatch: pytest.MonkeyPatch) -> Store:
+def _filled(store: Store, of: Plan) -> Store:
     pieces = (upserts(of, 2 * key, 1_000_000 + key, range(key, key + 10_000)) for key in range(0, ROWS, 10_000))
-    return filled(store, of, pieces, monkeypatch)
+    return filled(store, of, pieces)
 
 
 @pytest.mark.parametrize("retention", [NEWEST, RECENT, BY_EVENT])
+@under(FEW_KEY_PAGES)
 def test_a_restore_reads_what_it_needs(retention: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page that is being filled; what tells where keys are; the page with the key that is asked for, and that with the row that
     leaves."""
     of = large_plan(retention)
-    found = _filled(opened("folder", tmp_path), of, monkeypatch).get("g", "s")
+    found = _filled(opened("folder", tmp_path), of).get("g", "s")
     pages = Asked(found.pages)
     restored = Pipeline.restore(of, found.header, pages)
     only_at_use(monkeypatch)
@@ -291,8 +295,9 @@ def test_a_restore_reads_what_it_needs(retention: str, tmp_path: Path, monkeypat
     assert set(pages.names[2:]) <= (names if retention == NEWEST else names | {"q/kept#0/rows/2"})
 
 
+@under(FEW_KEY_PAGES)
 def test_the_first_snapshot_after_a_restore_writes_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = _filled(opened("folder", tmp_path), large_plan(), monkeypatch)
+    stored = _filled(opened("folder", tmp_path), large_plan())
     found = stored.get("g", "s")
     restored = Pipeline.restore(large_plan(), found.header, found.pages)
     restored.feed(upserts(large_plan(), 100_000, 2_000_000, range(5_000, 5_001)))
@@ -309,9 +314,10 @@ def test_the_first_snapshot_after_a_restore_writes_what_is_new(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("budget", [300_000, 1 << 24])
-def test_with_little_memory(budget: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@under(FEW_KEY_PAGES)
+def test_with_little_memory(budget: int, tmp_path: Path) -> None:
     """Rows that were absent leave again where there is no room (SPEC G1)."""
-    stored = _filled(opened("folder", tmp_path), large_plan(), monkeypatch)
+    stored = _filled(opened("folder", tmp_path), large_plan())
     found, residence = stored.get("g", "s"), Budget(budget, tmp_path)
     restored = Pipeline.restore(large_plan(), found.header, found.pages, residence=residence)
     whole = Pipeline.restore(large_plan(), found.header, dict(found.pages))

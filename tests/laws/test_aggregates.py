@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.tuning import Tuning
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message
 from tests.examples import examples
@@ -23,6 +24,7 @@ from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Limits, Refu
 from tests.laws.test_cut import check_page_sizes, cut, fed
 from tests.laws.test_joins import check_restart, decoded
 from tests.laws.test_relations import as_text
+from tests.tunings import tunings
 
 pytestmark = pytest.mark.law
 
@@ -280,11 +282,11 @@ def test_restart(script: tuple[str, Script], place: int) -> None:
 
 
 @examples(0.25)
-@given(scripts(FINITE), st.lists(st.integers(0, 60), max_size=12), st.sampled_from([1, 2, 16]))
-def test_page_sizes(script: tuple[str, Script], places: list[int], page_slots: int) -> None:
+@given(scripts(FINITE), st.lists(st.integers(0, 60), max_size=12), tunings())
+def test_page_sizes(script: tuple[str, Script], places: list[int], tuning: Tuning) -> None:
     """However large the pages are in which groups stand, the outputs are the same."""
     case = case_of(*script)
-    check_page_sizes(case, decoded(case), places, page_slots)
+    check_page_sizes(case, decoded(case), places, tuning)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.snapshot import Frozen
-from hotspare.engine.state import relation, row_pages, text_collector, text_pages
 from hotspare.engine.state.summary import Newest
+from hotspare.engine.state.text_collector import TextCollector
+from hotspare.engine.tuning import Tuning, under
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.core_scripts import decoded, joined, plan, scripts, snapshot_bytes
+from tests.tunings import tunings, with_roomy_texts
 
 pytestmark = pytest.mark.law
 
@@ -103,19 +105,15 @@ def test_arrival(case: Case, places: list[int]) -> None:
 
 
 @examples(0.25)
-@given(scripts(), st.lists(st.integers(0, 60), max_size=60), st.sampled_from([1, 20, 100_000]), st.sampled_from([1, 16, 4096]))
-def test_forgetting_strings(case: Case, places: list[int], looks: int, page_slots: int) -> None:
+@given(scripts(), st.lists(st.integers(0, 60), max_size=60), tunings())
+def test_forgetting_strings(case: Case, places: list[int], tuning: Tuning) -> None:
     """When the string table forgets shows nowhere, however little it does at a time, and if it forgets after every batch; nor in a
     snapshot that is written while it goes on."""
     rows = decoded(case)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pages, "PAGE_SLOTS", page_slots)
+    with under(with_roomy_texts(tuning)):
         expected, pieces = fed(case, [rows]), cut(rows, places)
-        patch.setattr(text_collector.TextCollector, "wants_round", lambda *_: True)
-        for name in ("LOOKS_MIN", "LOOKS_A_ROW", "LOOKS_A_STRING"):
-            patch.setattr(text_collector, name, looks)
-        patch.setattr(text_pages, "TEXT_PAGE_BITS", 3)
-        patch.setattr(text_pages, "RUN_PAGES_MAX", 2)
+    with under(tuning), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TextCollector, "wants_round", lambda *_: True)
         assert fed(case, pieces) == expected
         pipeline, written = Pipeline.fresh(case.plan), []
         for piece in pieces:
@@ -129,20 +127,17 @@ def pages_of(frozen: Frozen) -> bytes:
 
 
 @examples(0.25)
-@given(st.data(), st.lists(st.integers(0, 60), max_size=12), st.sampled_from([1, 2, 16]))
-def test_page_sizes(data: st.DataObject, places: list[int], page_slots: int) -> None:
+@given(st.data(), st.lists(st.integers(0, 60), max_size=12), tunings())
+def test_page_sizes(data: st.DataObject, places: list[int], tuning: Tuning) -> None:
     """However large pages are, the outputs are the same; with small ones, rows that are written anew stand where they do uncut, and
     a snapshot in pages of one size is gone on from with another one."""
     case = data.draw(scripts())
-    check_page_sizes(case, decoded(case), places, page_slots)
+    check_page_sizes(case, decoded(case), places, tuning)
 
 
-def check_page_sizes(case: Case, rows: pa.RecordBatch, places: list[int], page_slots: int) -> None:
+def check_page_sizes(case: Case, rows: pa.RecordBatch, places: list[int], tuning: Tuning) -> None:
     expected = fed(case, [rows])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_pages, "PAGE_SLOTS", page_slots)
-        patch.setattr(row_pages, "SPARE_SLOTS", 0)
-        patch.setattr(relation, "LATE_INDEX_ROWS_MAX", 2)
+    with under(tuning):
         small = fed(case, [rows])
         assert fed(case, cut(rows, places)) == small
         assert small[0] == expected[0]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.tuning import Tuning
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
@@ -20,6 +21,7 @@ from tests.laws.core_scripts import decoded, joined
 from tests.laws.plain_windows import OPCODES, SECOND
 from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
 from tests.laws.test_joins import check_restart
+from tests.tunings import tunings
 
 pytestmark = pytest.mark.law
 
@@ -208,9 +210,9 @@ def test_cut(case: Case, places: list[int], extra_rows_max: int) -> None:
 
 
 @examples(0.15)
-@given(cases(), st.lists(st.integers(0, 60), max_size=12), st.sampled_from([1, 2, 16]))
-def test_page_sizes(case: Case, places: list[int], page_slots: int) -> None:
-    check_page_sizes(case, decoded(case), places, page_slots)
+@given(cases(), st.lists(st.integers(0, 60), max_size=12), tunings())
+def test_page_sizes(case: Case, places: list[int], tuning: Tuning) -> None:
+    check_page_sizes(case, decoded(case), places, tuning)
 
 
 @examples(0.35)

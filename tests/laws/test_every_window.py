@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hotspare.engine.expressions.windows import expression_mistakes
 from hotspare.engine.head.head import Head
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.tuning import Tuning
 from hotspare.model.fingerprint import project_hash
 from hotspare.model.frontends.esp_xml import project as esp_xml
 from hotspare.model.frontends.yaml import project as yaml_project
@@ -26,6 +27,7 @@ from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
 from tests.laws.test_joins import check_restart
+from tests.tunings import tunings
 
 pytestmark = pytest.mark.law
 
@@ -115,11 +117,11 @@ def test_pulses(name: str, data: st.DataObject, places: list[int], extra_rows_ma
 
 @pytest.mark.parametrize("name", TYPES)
 @examples(0.1)
-@given(data=st.data(), places=st.lists(st.integers(0, 60), max_size=12), page_slots=st.sampled_from([1, 16]))
-def test_page_sizes(name: str, data: st.DataObject, places: list[int], page_slots: int) -> None:
+@given(data=st.data(), places=st.lists(st.integers(0, 60), max_size=12), tuning=tunings())
+def test_page_sizes(name: str, data: st.DataObject, places: list[int], tuning: Tuning) -> None:
     """However large the pages are in which rows stand, the outputs are the same."""
     case = data.draw(cases(name))
-    check_page_sizes(case, decoded(case), places, page_slots)
+    check_page_sizes(case, decoded(case), places, tuning)
 
 
 @pytest.mark.parametrize("name", TYPES)

@@ -17,12 +17,14 @@ from hotspare.engine.operators.join import JoinOperator
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.state.multi_index import MultiIndex
+from hotspare.engine.tuning import Tuning
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Refused, Row
 from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
 from tests.laws.test_relations import as_text
+from tests.tunings import tunings
 
 pytestmark = pytest.mark.law
 
@@ -267,11 +269,11 @@ def test_restart(join: Join, script: Script, place: int) -> None:
 
 
 @examples(0.4)
-@given(st.one_of(joins(), joins_once()), scripts(), st.lists(st.integers(0, 60), max_size=12), st.sampled_from([1, 2, 16]))
-def test_page_sizes(join: Join, script: Script, places: list[int], page_slots: int) -> None:
+@given(st.one_of(joins(), joins_once()), scripts(), st.lists(st.integers(0, 60), max_size=12), tunings())
+def test_page_sizes(join: Join, script: Script, places: list[int], tuning: Tuning) -> None:
     """However large pages are, and wherever rows were moved to, the outputs are the same."""
     case = case_of(join.plan, script)
-    check_page_sizes(case, decoded(case), places, page_slots)
+    check_page_sizes(case, decoded(case), places, tuning)
 
 
 @pytest.mark.parametrize(("kind", "left", "right"), [("inner", "x", "x"), ("leftouter", "x", "id"), ("fullouter", "id", "id")])
@@ -289,7 +291,7 @@ def test_rows_that_are_moved_while_others_meet_them(kind: str, left: str, right:
         for side in ["left", "right"] * 6
     ]
     case = Case(Join(kind, left, right).plan, (*messages, Message(9 * SECOND, "", "")), ())
-    check_page_sizes(case, decoded(case), [50, 130, 333], 2)
+    check_page_sizes(case, decoded(case), [50, 130, 333], Tuning(page_slots=2, spare_slots=0, late_index_rows_max=2))
     assert sum(moved) > 100
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
+from hotspare.engine.tuning import Tuning
 from hotspare.model.load import load_text
 from hotspare.model.pattern_logic import Event, Logic, LogicOperator, LogicRefused, Operation, check_logic, events_in, parse_logic
 from tests.cases.case import Case, Message, raw_batches
@@ -25,6 +26,7 @@ from tests.laws import plain_patterns as plain
 from tests.laws.pattern_code import code_of
 from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts
 from tests.laws.test_joins import check_restart
+from tests.tunings import tunings
 
 pytestmark = pytest.mark.law
 
@@ -324,11 +326,11 @@ def test_restart(found: Windows, script: Script, place: int) -> None:
 
 
 @examples(0.5)
-@given(windows(), scripts(), st.lists(st.integers(0, 60), max_size=12), st.sampled_from([1, 2, 16]))
-def test_page_sizes(found: Windows, script: Script, places: list[int], page_slots: int) -> None:
+@given(windows(), scripts(), st.lists(st.integers(0, 60), max_size=12), tunings())
+def test_page_sizes(found: Windows, script: Script, places: list[int], tuning: Tuning) -> None:
     """However large pages are, and wherever open matches were moved to, the outputs are the same."""
     case = case_of(found.plan, script)
-    check_page_sizes(case, decoded(case), places, page_slots)
+    check_page_sizes(case, decoded(case), places, tuning)
 
 
 def test_one_event_that_completes_very_many_matches() -> None:

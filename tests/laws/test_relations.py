@@ -18,7 +18,7 @@ from hotspare.engine.head.head import Head
 from hotspare.engine.operators import keyed
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.state import relation
+from hotspare.engine.tuning import Tuning, under
 from hotspare.errors import ProjectError
 from hotspare.model.project import (
     AcceptedOpcodes,
@@ -45,6 +45,7 @@ from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Limits, PlainWindow, Statistic, Work, folded
 from tests.strategies_projects import ROW, running_projects
+from tests.tunings import tunings
 
 pytestmark = pytest.mark.law
 
@@ -317,8 +318,8 @@ def inserts(draw: st.DrawFn) -> list[Given]:
 
 
 @examples(2)
-@given(forgetting_projects(), inserts())
-def test_what_is_known_of_deletes_decides_nothing(project: Project, script: list[Given]) -> None:
+@given(forgetting_projects(), inserts(), tunings(late_index_rows_max=0))
+def test_what_is_known_of_deletes_decides_nothing(project: Project, script: list[Given], tuning: Tuning) -> None:
     """Where rows are known to leave in order, a window finds them without an index: the same as with one."""
     try:
         plan = compile_plan(resolve(project))
@@ -326,9 +327,8 @@ def test_what_is_known_of_deletes_decides_nothing(project: Project, script: list
         note("refused")
         return
     found = run(plan, script)
-    with pytest.MonkeyPatch.context() as patch:
+    with under(tuning), pytest.MonkeyPatch.context() as patch:
         patch.setattr(keyed, "finds_the_oldest", lambda *_: False)
-        patch.setattr(relation, "LATE_INDEX_ROWS_MAX", 0)
         assert run(plan, script) == found
 
 

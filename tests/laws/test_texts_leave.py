@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.state import text_collector
+from hotspare.engine.tuning import Tuning, under
 from hotspare.model.load import load_text
 from hotspare.residence.budget import Budget
 from tests.cases.case import Case, Message, raw_batches
@@ -75,11 +76,10 @@ def batches() -> tuple[pa.RecordBatch, ...]:
 
 
 @pytest.fixture(autouse=True)
-def _forgets_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def _forgets_soon() -> Iterator[None]:
     """Strings that nothing holds are looked for after some steps, and forgotten in many."""
-    monkeypatch.setattr(text_collector, "COLLECT_CODES_MIN", 1 << 10)
-    monkeypatch.setattr(text_collector, "LOOKS_MIN", 1 << 9)
-    monkeypatch.setattr(text_collector, "LOOKS_A_STRING", 2)
+    with under(Tuning(collect_codes_min=1 << 10, looks_min=1 << 9, looks_a_string=2)):
+        yield
 
 
 def fed(pieces: list[pa.RecordBatch], pipeline: Pipeline) -> list[dict[str, pa.RecordBatch]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.state import tag_groups
+from hotspare.engine.tuning import Tuning, under
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
@@ -113,7 +113,6 @@ def test_rows_are_observed_in_pieces(script: list[Given]) -> None:
     """However many at a time."""
     case = case_of(script)
     rows = decoded(PLAN, case)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tag_groups, "_LANES_MAX", 1)
+    with under(Tuning(transposed_lanes=1)):
         plan = compile_plan(load_text(PROJECT).resolved)
     assert fed(Case(plan, case.messages, ()), [rows]) == fed(case, [rows])
