@@ -111,8 +111,10 @@ def events_of(table: Any) -> list[Event]:
 
 
 def pulses_of(case: Case, interval_us: int) -> list[tuple[int, int]]:
-    """The ticks, as (topic, offset), at which there is a pulse: of those of each time the first topic's is the heartbeat."""
-    found, offsets, beat, pulse = [], [0, 0], -1, -1
+    """The ticks, as (topic, offset), at which there is a pulse: of those of each time the first topic's is the heartbeat. The first
+    interval is the one of the first message; without a pulse of its own a window has one at each heartbeat, the first included."""
+    found, offsets, beat = [], [0, 0], -1
+    pulse = -1 if interval_us == SECOND else case.messages[0].time_us // interval_us
     names = [source.window for source in case.plan.resolved.sources]
     for message in case.messages:
         if message.source:

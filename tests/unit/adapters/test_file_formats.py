@@ -160,6 +160,26 @@ def test_values_are_kept_to_the_last_bit(tmp_path: Path) -> None:
     assert opcode != 1, "an upsert"
 
 
+@pytest.mark.parametrize(
+    ("record", "fields"),
+    [
+        ('{"before":null,"after":{"id":1,"name":"a"},"op":"c","ts_ms":1}', "fields op, before and after"),
+        ('{"before":{"id":1},"after":null,"op":"d"}', "fields op, before and after"),
+        ('{"schema":{"type":"struct"},"payload":{"before":null,"after":{"id":1},"op":"r"}}', "the string field payload"),
+        ('{"op":"c"}', "is it a json file"),
+        ("[1]", "is it a json file"),
+    ],
+)
+def test_change_records_of_debezium_are_refused_with_the_way_on(tmp_path: Path, record: str, fields: str) -> None:
+    """SPEC I10: their rows stand inside of an envelope."""
+    path = tmp_path / "in.json"
+    path.write_text(record + "\n")
+    with pytest.raises(UsageError, match="its first event has none of its fields") as refused:
+        publish(new_bus(), path, RowForm(schema=SCHEMA, format=FileFormat.JSON))
+    assert fields in refused.value.hint
+    assert ("functional" in refused.value.hint) == ("json file" not in fields)
+
+
 @pytest.mark.parametrize("format_", [FileFormat.JSON, FileFormat.XML])
 def test_a_file_of_another_kind_is_refused_before_anything_is_published(format_: FileFormat, tmp_path: Path) -> None:
     """SPEC I10."""

@@ -19,6 +19,7 @@ from hotspare.adapters.failover.patience import SILENT_S, Patience, StopAsked
 from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.adapters.failover.spread_source import Piece, SpreadSource
 from hotspare.adapters.files.canonical import FileFormat, RowForm
+from hotspare.adapters.files.envelope import hint_of_envelope
 from hotspare.adapters.files.file_rows import FileRows
 from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_file import Growth, RowFile
@@ -260,7 +261,7 @@ def check_columns(rows: Sequence[bytes], form: RowForm, path: Path) -> None:
             raise UsageError(
                 f"file {path} does not match the schema: its first event has none of its fields",
                 detail=f"event {row[:200].decode(errors='replace')!r}, schema {form.schema}",
-                hint=f"is it a {form.format.value} file of this window?",
+                hint=hint_of_envelope(row) or f"is it a {form.format.value} file of this window?",
             )
         return
     found = len(form.split(row))

@@ -5,8 +5,9 @@
 A window that is said to produce only inserts is taken at its word, and its word is checked: anything else is a bad event.
 
 Pulses are heartbeats: the first one in each interval, counted from 1970, so they come at the same place of the input in every
-engine, however far ticks are apart, and without input too. At a pulse leaves what happened since the last one, folded: each key
-has one change, an insert, an update block with the values of the last pulse, or a delete of these; a row that came and went is not
+engine, however far ticks are apart, and without input too. The interval that is under way when the window begins has none: what is
+made in it leaves when it is over, as what is made in any other. What happened since the last pulse leaves folded: each key has one
+change, an insert, an update block with the values of the last pulse, or a delete of these; a row that came and went is not
 told. Keys stand in the order in which they first changed. The flags are those of the newest change. With retention tracking (SPEC
 A2) what retention did to a key is told apart from the rest: two changes of a key at most, in the order in which they lead from the
 old row to the new one.
@@ -72,6 +73,8 @@ class EmissionOperator(Operator):
         made = given.inserts() if self._checks else given
         self._only_inserts = emission.output is AcceptedOpcodes.INSERT_ONLY and made.opcodes is not Opcodes.INSERTS
         self._pulse_us = emission.held_us(heartbeat_us)
+        self._first_us = 0 if emission.pulse_us else self._pulse_us
+        """How long before the first time a pulse counts as past: with collapsed updates alone each heartbeat is a pulse."""
         self._folds = made.opcodes is Opcodes.RESOLVED
         self.clock = Clock.TICKS if self._pulse_us else Clock.NONE
         self.leaving: Changelog = made.inserts() if self._only_inserts else made
@@ -123,11 +126,9 @@ class EmissionOperator(Operator):
     def _begun(self, page: Page, chunk: Chunk, timeline: Timeline) -> _Work:
         beats, last = timeline.heartbeat_rank, cast(Counters, page.parts[PULSE]).values
         pulses = np.empty(len(beats), np.int64)
-        if len(beats):
-            before = int(last[0])
-            if before == NO_TIME:  # the first heartbeat is a pulse
-                before = int(timeline.time_us[beats[0]]) - self._pulse_us
-            pulses = pulses[: due_heartbeats(beats, timeline.time_us, before, self._pulse_us, pulses)]
+        if last[0] == NO_TIME and len(timeline.time_us):
+            last[0] = timeline.time_us[0] - self._first_us
+        pulses = pulses[: due_heartbeats(beats, timeline.time_us, last[0], self._pulse_us, pulses)]
         if len(pulses):
             last[0] = timeline.time_us[pulses[-1]]
         chunk = chunk.with_plain_doubles(self._doubles) if self._folds else chunk

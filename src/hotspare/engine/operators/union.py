@@ -1,7 +1,8 @@
 """Union window (SPEC A29): the events of all inputs, resolved against one index.
 
 Strict, the index says what cannot be: an insert of a key that is there, from whichever input, is refused as a bad event, and so
-is a delete of one that is not. Loose, nothing but a null key is refused: inserts and updates are upserts, deletes are safe deletes.
+is an update or a delete of one that is not. Loose, nothing but a null key is refused: inserts and updates are upserts, deletes are
+safe deletes.
 With index pi_EMPTY events pass as they come; loose ones with these opcodes.
 """
 
@@ -50,6 +51,8 @@ class UnionOperator(Operator):
             chunk = Chunk(chunk.rank, _loosened(chunk), chunk.flags, chunk.lanes, chunk.valid)
         if not self._keeps:
             return Applied(chunk)
+        if not self._is_loose:
+            chunk = _without_old_rows(chunk)
         change = cast(Relation, page.parts[ROWS]).change(chunk, timeline)
         return Applied(change.chunk, refusals(change, chunk, self.schema, strings))
 
@@ -60,6 +63,16 @@ def _mixed(given: Sequence[Changelog], merging: Merging) -> Changelog:
     if merging is Merging.LOOSE or Opcodes.PUBLISHED in opcodes:
         return UPSERTS if all(each.is_whole for each in given) else PUBLISHED
     return Changelog(Opcodes.RESOLVED if Opcodes.RESOLVED in opcodes else Opcodes.INSERTS, Keys.ANY)
+
+
+def _without_old_rows(chunk: Chunk) -> Chunk:
+    """The new rows of update blocks as updates: of these the index refuses one of a key that is not there."""
+    blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
+    if not len(blocks):
+        return chunk
+    opcode, is_kept = chunk.opcode.copy(), np.ones(len(chunk), np.bool_)
+    opcode[blocks], is_kept[blocks + 1] = Opcode.UPDATE, False
+    return Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid).taken(np.flatnonzero(is_kept))
 
 
 def _loosened(chunk: Chunk) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
