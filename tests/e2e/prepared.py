@@ -26,17 +26,19 @@ _NEEDED = (
     "hotspare.coordination.sqlite",
     "hotspare.coordination.zookeeper",
     "hotspare.stores.open",
+    "hotspare.host.process",
+    "hotspare.runners.local",
 )
 
 
 class PreparedCommand:
-    """Begins at once; what it says goes to `log`. It has what is used of `Popen`."""
+    """Begins at once, in `folder`; what it says goes to `log`. It has what is used of `Popen`."""
 
-    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, arguments: Sequence[str], log: Path, folder: Path | None = None) -> None:
         forks = multiprocessing.get_context("forkserver")
         forks.set_forkserver_preload(list(_NEEDED))
         log.touch()
-        self._process = forks.Process(target=_run, args=(list(arguments), log))
+        self._process = forks.Process(target=_run, args=(list(arguments), log, folder))
         self._process.start()
         self.pid = self._process.pid
 
@@ -59,10 +61,12 @@ class PreparedCommand:
                 os.kill(self.pid, number)
 
 
-def _run(arguments: list[str], log: Path) -> None:
+def _run(arguments: list[str], log: Path, folder: Path | None) -> None:
     from hotspare.cli.main import main
 
     os.setsid()
+    if folder is not None:
+        os.chdir(folder)
     with log.open("w", buffering=1) as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
