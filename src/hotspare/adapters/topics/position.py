@@ -126,8 +126,8 @@ def decoded(position: SourcePosition, name: str) -> TopicPosition | None:
 def begun(found: TopicPosition | None, topic: TopicPosition, bounds: Mapping[int, Bounds], start: StartAt | int) -> TopicPosition:
     """Returns the position to go on from.
 
-    `found` is the known one; `topic` the topic that exists now, without offsets. `bounds` are those of the partitions to be read, at
-    least of the unknown ones.
+    `found` is the known one; `topic` the topic that exists now, without offsets. `bounds` are those of the partitions to be read,
+    at least of the unknown ones.
 
     A new topic begins at `start` (a number: at that offset in every partition, as far as it is there); a partition that was added
     to a known one with its first message, whether the topic still holds it or not. UsageError where the source is of another topic.
