@@ -1,5 +1,5 @@
-"""Files that people name, in paths and in URLs: they become absolute where they enter, because what opens them may run in another
-folder: Spark's JVM, an executor, an engine that reads a fact of its group."""
+"""Paths and URLs that users name become absolute where they enter. The process that opens them may run in another folder: Spark's
+JVM, an executor, or an engine that reads a fact of its group."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NO_PATHS = ("", "probe")
 
 
 def absolute_path(path: Path | str, folder: Path | None = None) -> Path:
-    """The path, where it is relative below `folder`, by default the current one. Symbolic links and `..` stay as they are."""
+    """Returns the path; a relative one begins at `folder`, by default the current one. Symbolic links and `..` stay."""
     return Path(path).absolute() if folder is None else folder / path
 
 
 def absolute_url(url: str, folder: Path | None = None) -> str:
-    """The URL with absolute paths: that of `sqlite:///FILE`, and those of files that its options name. Others stay as they are.
+    """Returns the URL with absolute paths: the file of `sqlite:///FILE`, and files that options name. Any other URL is unchanged.
 
-    UsageError where the folder's own name would end the path of a `sqlite:` URL, which is taken as it stands.
+    UsageError if the folder's name holds a question mark, which ends the path of a `sqlite:` URL.
     """
     base, question, query = url.partition("?")
     path = base.removeprefix(_SQLITE)
@@ -47,20 +47,20 @@ def _absolute_option(option: str, folder: Path | None) -> str:
 
 
 def is_relative_option(name: str, value: str) -> bool:
-    """Whether the value of this option, of a URL or of a Kafka client, is a relative path."""
+    """Whether the value of an option, of a URL or of a Kafka client, is a relative path."""
     is_path = name in _OPTIONS or name.endswith(_OPTION_ENDINGS)
     return is_path and value not in _NO_PATHS and not value.startswith("/")
 
 
 def absolute_place(text: str, folder: Path | None = None) -> str:
-    """`absolute_url` of a text that begins with a scheme, else `absolute_path`; nothing of nothing."""
+    """Returns `absolute_url` of a text with a scheme, `absolute_path` of any other text, and "" of an empty one."""
     if not text or _SCHEME.match(text):
         return absolute_url(text, folder)
     return str(absolute_path(text, folder))
 
 
 def display_path(path: Path) -> str:
-    """The path as somebody in the current folder names it: relative if it is below."""
+    """Returns the path as users in the current folder name it: relative if it is below."""
     with contextlib.suppress(ValueError, OSError):
         return str(path.relative_to(Path.cwd()))
     return str(path)

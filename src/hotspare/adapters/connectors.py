@@ -71,8 +71,9 @@ _RECORDS = "statedb"
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What every publisher needs: its stable name, the topic's partition or how rows are spread over all, and whom to tell of
-    trouble and of messages that are lost."""
+    """The source that a publisher writes: its stable name, and the partition or the way in which rows are spread over all.
+
+    `troubled` and `skipped` get errors that are waited out, and gaps that the publisher went on behind."""
 
     name: str
     partition: Partition

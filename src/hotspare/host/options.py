@@ -26,11 +26,11 @@ def default_engine_name() -> str:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """One engine process that runs one group, or those of the `shards` of a project that is divided.
+    """An engine process that runs one group, or those of the `shards` of a project that is divided.
 
-    `coordination_url` and `store_url` default to places beside an embedded bus. `properties` are those of the project (SPEC A4),
+    `coordination_url` and `store_url` default to places next to an embedded bus. `properties` are those of the project (SPEC A4),
     `bindings` override connector properties from outside. `home` is where `@ESP_PROJECT_HOME@` points to.
-    `project_name` chooses among several projects of one file. Paths become absolute here: tasks of Spark have other folders.
+    `project_name` chooses among several projects of one file. Paths become absolute here: tasks of Spark run elsewhere.
 
     `place` is what its member records say of where it runs, for people: a task of Spark says application, task and executor.
 
@@ -86,5 +86,5 @@ class EngineOptions:
 
     @property
     def folder(self) -> Path:
-        """Where relative paths of the project begin."""
+        """The folder at which relative paths of the project begin."""
         return self.home or self.project.parent

@@ -27,8 +27,8 @@ _SECRETS = "password", "secret", "token", "account_key", ".pem", "connection_str
 
 
 def store_url(text: str, folder: Path | None = None) -> str:
-    """A URL, or a path as that of its folder; relative paths begin at `folder`, by default the current one. UsageError where a
-    password stands in it: what is asked for becomes a fact that all engines of the group read."""
+    """Returns the URL of a store, given as a URL or as the path of its folder; relative paths begin at `folder`, by default the
+    current one. UsageError if it holds a password: requests become facts that all engines of the group read."""
     if "://" not in text:
         return absolute_path(text, folder).as_uri()
     try:
@@ -44,7 +44,7 @@ def store_url(text: str, folder: Path | None = None) -> str:
 
 
 def snapshot_url(named: str, folder: Path | None = None) -> str:
-    """`PATH-OR-URL#SNAPSHOT` with `store_url` of the place."""
+    """Returns `PATH-OR-URL#SNAPSHOT` with `store_url` of its place."""
     place, mark, snapshot = named.partition("#")
     return f"{store_url(place, folder)}{mark}{snapshot}" if place else named
 

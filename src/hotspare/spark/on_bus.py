@@ -31,7 +31,7 @@ class WindowName(NamedTuple):
 
 
 def checked_bus(given: str) -> str:
-    """The URL with absolute paths. UsageError for one that means another bus in each process, or a file that is not there."""
+    """Returns the URL with absolute paths. UsageError if it means another bus in each process, or a file that does not exist."""
     url = absolute_url(given)
     if url.startswith("memory://"):
         raise UsageError(f"{url} is in one process only, and Spark has several", hint="use a sqlite:///... or kafka://... bus")

@@ -137,7 +137,7 @@ def ranges(begins: Mapping[int, int], ends: Mapping[int, int]) -> list[Range]:
 
 
 class _Reading:
-    """What both readers do in a task, and what they ask the bus before. A task may run where the project's file is not."""
+    """The part that both readers share: questions to the bus on the driver, and reading in a task, which has no project's file."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         self._options, self._fields = options, options.schema()

@@ -71,7 +71,7 @@ def test_paths_begin_at_the_projects_folder(file: Path, monkeypatch: pytest.Monk
 
 
 def test_a_copy_of_the_project_has_the_same_files(file: Path, tmp_path: Path) -> None:
-    """What is bound from outside counts, and stays."""
+    """Bindings from outside count, and stay."""
     given = {"file": {"fsname": "other.csv", "header": "1"}}
     bindings = absolute_bindings(checked_project(file, {}, bindings=given).resolved, file.parent, given)
     copy = tmp_path / "copy" / "shop.yaml"

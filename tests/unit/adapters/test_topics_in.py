@@ -272,7 +272,7 @@ def test_where_a_topic_begins(start: StartAt | int, offsets: Mapping[int, int]) 
 
 @pytest.mark.parametrize("oldest", [0, 2])
 def test_a_partition_that_was_added_begins_with_its_first_message(oldest: int) -> None:
-    """Where the topic no longer holds that, it is lost."""
+    """If the topic no longer holds that message, it is lost."""
     known = TopicPosition("t", "a", {0: 7}, 3)
     assert begun(known, TopicPosition("t", "a"), {1: (oldest, 4)}, StartAt.NEWEST) == TopicPosition("t", "a", {0: 7, 1: 0}, 3)
 

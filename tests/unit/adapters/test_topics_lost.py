@@ -1,4 +1,4 @@
-"""What a topic of others loses before it comes in is named once, and nothing else is lost or comes in twice (SPEC I2, E8)."""
+"""Messages that an external topic loses before they come in are named once; all others come in once (SPEC I2, E8)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Losing(Site):
         super().write(partition, count)
 
     def lose(self, partition: int, end: int) -> None:
-        """All before `end`, or before the end that there is."""
+        """Deletes all messages before `end`, or before the end of the partition."""
         place, bus = Partition(OTHERS, partition), self.their_bus()
         bus.trim(place, min(end, bus.end_offset(place)))
 
@@ -90,7 +90,7 @@ def test_law_crash_every_message_comes_in_or_is_named_once(steps: list[tuple[int
 
 @pytest.mark.parametrize("shards", [1, 2])
 def test_messages_that_are_lost_while_it_works_are_named(shards: int) -> None:
-    """At each of its actions in turn the topic loses what it holds of one partition; then again, when it works the next time."""
+    """The topic loses all messages of one partition at each action of the adapter in turn; then again when it works next."""
     at, is_over = 0, False
     while not is_over:
         at += 1

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from hotspare.bus.open import open_bus
+from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
+from hotspare.ha.effects.joining import agreed_project
+from hotspare.host.definition import project_identity
+from hotspare.model.load import load_text
 from hotspare.stores.contract import Store
+from hotspare.stores.open import default_store_url, open_store
 from tests.cases.case import Case, parse_case, raw_batches
 
 GROUP = "hotspare.shop"
@@ -55,3 +63,14 @@ def put_snapshots(store: Store, group: str = GROUP) -> list[str]:
         if order < 3:
             store.confirm(group, name)
     return names
+
+
+def kept_bus(folder: Path) -> str:
+    """Returns the URL of a bus in `folder`, next to which the group has its snapshots and facts."""
+    url = f"sqlite:///{folder / 'demo.db'}"
+    open_bus(url).close()
+    coordination = open_coordination(default_coordination_url(url))
+    agreed_project(coordination, GROUP, project_identity(load_text(PROJECT).project, case().plan))
+    coordination.close()
+    put_snapshots(open_store(default_store_url(url)))
+    return url

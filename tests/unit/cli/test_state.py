@@ -10,16 +10,12 @@ import pytest
 
 from hotspare.bus.contract import Partition
 from hotspare.bus.open import open_bus
-from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.engine.inside import header_facts
 from hotspare.errors import SnapshotDamaged, UsageError
-from hotspare.ha.effects.joining import agreed_project
-from hotspare.host.definition import project_identity
-from hotspare.model.load import load_text
 from hotspare.stores.choosing import Among, chosen, parse_choice, time_text
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 from hotspare.stores.open import default_store_url, open_store
-from tests.unit.cli.kept import GROUP, PROJECT, case, put_snapshots
+from tests.unit.cli.kept import GROUP, PROJECT, kept_bus, put_snapshots
 from tests.unit.cli.running import hotspare_here
 
 
@@ -36,15 +32,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def bus(tmp_path: Path) -> str:
-    """The URL of one beside which the group has its snapshots and facts."""
-    url = f"sqlite:///{tmp_path / 'demo.db'}"
-    open_bus(url).close()
-    coordination = open_coordination(default_coordination_url(url))
-    loaded = load_text(PROJECT)
-    agreed_project(coordination, GROUP, project_identity(loaded.project, case().plan))
-    coordination.close()
-    put_snapshots(open_store(default_store_url(url)))
-    return url
+    return kept_bus(tmp_path)
 
 
 def project_file(folder: Path) -> Path:

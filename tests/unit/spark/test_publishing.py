@@ -23,7 +23,7 @@ from hotspare.errors import MessageTooLarge, UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.spark import publishing
 from hotspare.spark.columns import Meta, found_column, is_taken
-from hotspare.spark.on_bus import WindowName, check_place
+from hotspare.spark.on_bus import WindowName, checked_bus
 from hotspare.spark.publishing import chunks, encoded
 
 SCHEMA = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("text", FieldType.STRING)))
@@ -188,15 +188,15 @@ def test_names_of_columns() -> None:
     )
 
 
-def test_places_that_other_processes_do_not_find_are_refused(tmp_path: Path) -> None:
-    for url in ("sqlite:///here.db", "memory://here"):
-        with pytest.raises(UsageError, match=r"in each process of Spark|in one process only"):
-            check_place(url)
-    url = f"sqlite:///{tmp_path / 'bus.db'}"
-    with pytest.raises(UsageError, match="no bus is at"):
-        check_place(url)
+def test_places_mean_the_same_in_every_process_or_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="in one process only"):
+        checked_bus("memory://here")
+    with pytest.raises(UsageError, match=f"no bus is at sqlite:///{tmp_path}/bus.db"):
+        checked_bus("sqlite:///bus.db")
     assert not (tmp_path / "bus.db").exists()
+    url = f"sqlite:///{tmp_path}/bus.db"
     open_bus(url).close()
-    check_place(url)
+    assert checked_bus("sqlite:///bus.db") == checked_bus(url) == url
     with pytest.raises(UsageError, match="no window"):
         WindowName.parse("q/w")

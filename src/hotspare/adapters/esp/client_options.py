@@ -23,7 +23,7 @@ def client_options(text: str) -> Mapping[str, str]:
 
 
 def absolute_options(text: str, folder: Path) -> str:
-    """The text with absolute paths in the options that name files; a relative one begins at `folder`."""
+    """Returns the text with absolute paths in options that name files; a relative path begins at `folder`."""
 
     def absolute(match: re.Match[str]) -> str:
         name, quoted, bare = match.groups()

@@ -37,7 +37,7 @@ def absolute_bindings(resolved: Resolved, home: Path, given: Bindings) -> Bindin
 
 
 def _absolute(connector: Connector, home: Path) -> dict[str, str]:
-    """The properties that hold paths, absolute."""
+    """Returns the properties that hold paths, with absolute ones."""
     if connector.kind == FILE_KIND and connector_address(connector) is None:
         return {"fsname": str(connector_file(connector, home))}
     if not names_topic_of_others(connector):

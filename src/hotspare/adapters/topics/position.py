@@ -27,23 +27,23 @@ class StartAt(Enum):
 
 
 class OnLost(Enum):
-    """What a publisher does where its topic no longer holds messages that were not brought in."""
+    """The policy for messages that an external topic no longer holds and that were not brought in."""
 
     END = "end"
-    """PositionLost."""
+    """The publisher raises PositionLost."""
     SKIP = "skip"
-    """It goes on behind them, once the inbound topic names them in a message that engines make a bad event of."""
+    """The publisher writes a notice of the lost offsets, of which engines make a bad event, and goes on behind them."""
 
 
-class Lost(NamedTuple):
-    """Offsets of a partition that the topic no longer holds, from `begin` up to before `end`."""
+class LostOffsets(NamedTuple):
+    """A range of offsets of a partition, `begin` to before `end`, that the topic no longer holds."""
 
     partition: int
     begin: int
     end: int
 
     def sentence(self, topic: str) -> str:
-        """The text of the bad event."""
+        """Returns the text of the notice and of its bad event."""
         return f"partition {self.partition} of topic {topic}: offsets {self.begin} to {self.end - 1}"
 
 
@@ -86,8 +86,8 @@ class TopicPosition:
             offsets[partition] = max(offsets.get(partition, 0), offset + 1)
         return replace(self, offsets=offsets, events=self.events + events)
 
-    def past(self, gaps: Iterable[Lost]) -> TopicPosition:
-        """Behind these gaps. An update whose second row was lost is not open any more."""
+    def past(self, gaps: Iterable[LostOffsets]) -> TopicPosition:
+        """Returns the position behind the gaps. In their partitions no update is open, because its second row may be lost."""
         found = list(gaps)
         offsets = {**self.offsets, **{gap.partition: gap.end for gap in found}}
         return replace(self, offsets=offsets, open_updates=self.open_updates - {gap.partition for gap in found})
@@ -124,8 +124,10 @@ def decoded(position: SourcePosition, name: str) -> TopicPosition | None:
 
 
 def begun(found: TopicPosition | None, topic: TopicPosition, bounds: Mapping[int, Bounds], start: StartAt | int) -> TopicPosition:
-    """Where to go on: `found` is what is known, `topic` the topic that is there now, without offsets, and `bounds` those of the
-    partitions that are to be read, at least of those that are not known.
+    """Returns the position to go on from.
+
+    `found` is the known one; `topic` the topic that exists now, without offsets. `bounds` are those of the partitions to be read,
+    at least of the unknown ones.
 
     A new topic begins at `start` (a number: at that offset in every partition, as far as it is there); a partition that was added
     to a known one with its first message, whether the topic still holds it or not. UsageError where the source is of another topic.

@@ -22,7 +22,7 @@ from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.time_texts import FirstStamps
 from hotspare.adapters.topics.form import TopicForm
-from hotspare.adapters.topics.position import Lost, OnLost, StartAt, TopicPosition, begun, chunks
+from hotspare.adapters.topics.position import LostOffsets, OnLost, StartAt, TopicPosition, begun, chunks
 from hotspare.adapters.topics.put_out import PutOut, is_output
 from hotspare.adapters.topics.source import TopicSource
 from hotspare.bus.contract import Bus, Message, Partition
@@ -86,9 +86,8 @@ def publish_topic(
     warn: Callable[[str], None] = lambda sentence: None,
     skipped: Callable[[str], None] = lambda sentence: None,
 ) -> TopicPublished:
-    """Publish what the reader reads until `stop`, or until `events_max`. `skipped` gets a sentence on each gap that it went on
-    behind. With `routing` each row goes to the partition of the
-    inbound topic that it belongs in, else all go to `partition`.
+    """Publish what the reader reads until `stop`, or until `events_max`. With `routing` each row goes to the partition of the
+    inbound topic that it belongs in, else all go to `partition`. `skipped` gets a sentence for each gap, once it is recorded.
 
     UsageError where the source is of another topic, or its messages cannot be divided; PositionLost where the topic no longer holds
     what comes next, with OnLost.END; BusError where a bus stays out of reach, which `troubled` is told before. `warn` gets what
@@ -166,7 +165,8 @@ class _Publication:
         self._looked_s = time.monotonic()
 
     def _of_topic(self, call: Callable[[], _T]) -> _T:
-        """What the reader answers. Where messages are lost, and may be, _Overtaken: what is lost is found when it resumes."""
+        """Returns the reader's answer. If messages are lost, raises PositionLost, or with OnLost.SKIP _Overtaken, so that `_resume`
+        finds the gaps."""
         try:
             return self._retried(call)
         except PositionLost:
@@ -174,14 +174,14 @@ class _Publication:
                 raise
             raise _Overtaken from None
 
-    def _gaps(self, numbers: Iterable[int]) -> list[Lost]:
-        """What these partitions no longer hold of what comes next."""
+    def _gaps(self, numbers: Iterable[int]) -> list[LostOffsets]:
+        """Returns the gaps between the position and the oldest offsets that the topic holds."""
         kept = {number: self._retried(partial(self._reader.bounds, number))[0] for number in numbers}
         offsets = self._position.offsets
-        return [Lost(number, offsets[number], begin) for number, begin in kept.items() if offsets[number] < begin]
+        return [LostOffsets(number, offsets[number], begin) for number, begin in kept.items() if offsets[number] < begin]
 
-    def _go_on_behind(self, gaps: Sequence[Lost]) -> None:
-        """Note the position behind the gaps together with a message for each, on the first partition of the inbound topic."""
+    def _go_on_behind(self, gaps: Sequence[LostOffsets]) -> None:
+        """Writes a notice of each gap and the position behind all of them, in one transaction on the first inbound partition."""
         if not gaps:
             return
         done = self._position.past(gaps)

@@ -27,9 +27,9 @@ START_DEFAULT = "smallest"
 
 @dataclass(frozen=True, slots=True)
 class OtherTopic:
-    """What is published from. `url` is that of the topic's bus, and may hold secrets; where `topic` is "", it is a file or a
+    """The source that is published. `url` is that of the topic's bus, and may hold secrets; where `topic` is "", it is a file or a
     socket. `start` is as it was written; `avro_schema` names a file,
-    `schemas` a registry or a folder, `value` a field; `skips_lost`: it goes on behind messages that are lost."""
+    `schemas` a registry or a folder, `value` a field; `skips_lost`: whether it goes on behind messages that are lost."""
 
     url: str
     topic: str

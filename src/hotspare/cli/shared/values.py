@@ -50,7 +50,7 @@ _PATHS_OF_SPARK = (
     "spark.checkpoint.dir",
     "spark.kerberos.keytab",
 )
-"""Settings that are paths or URLs, some of them several with commas between. Spark's JVM runs in another folder."""
+"""Settings that hold paths or URLs, separated by commas. Spark's JVM runs in another folder."""
 MEMORY_MIN = 1 << 20
 
 
@@ -94,7 +94,7 @@ def properties(texts: Sequence[str]) -> dict[str, str]:
 
 
 def settings_of_spark(texts: Sequence[str]) -> dict[str, str]:
-    """Settings of Spark from `NAME=VALUE` texts, with absolute paths; the last one of a name counts."""
+    """Returns settings of Spark from `NAME=VALUE` texts, with absolute paths; the last one of a name counts."""
     said = dict(_pair(text, "--conf", "NAME=VALUE") for text in texts)
     paths = {name: ",".join(map(absolute_place, said[name].split(","))) for name in _PATHS_OF_SPARK if name in said}
     return {**said, **paths}

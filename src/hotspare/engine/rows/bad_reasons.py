@@ -19,7 +19,7 @@ class RowReason(StrEnum):
     FORMAT = "format"
     """A message of a format that is not known, or damaged."""
     LOST = "lost"
-    """No row: the notice of a publisher that went on behind messages which its topic no longer holds (MessageFormat.LOST)."""
+    """The notice of a publisher that went on behind messages which an external topic no longer holds (MessageFormat.LOST)."""
 
 
 class BadReason(StrEnum):

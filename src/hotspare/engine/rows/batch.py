@@ -28,7 +28,7 @@ class MessageFormat(IntEnum):
     AVRO = 3
     """An Avro object container file (`hotspare.engine.codec.avro_block`)."""
     LOST = 4
-    """Text that names messages of an external topic which were lost before they came in: a bad event, and no other."""
+    """The notice of offsets that an external topic lost before they were brought in: a text, which becomes a bad event."""
 
     @property
     def header(self) -> bytes:

@@ -84,7 +84,7 @@ def run_application(options: EngineOptions, spark: ApplicationOptions) -> int:
         raise refusal
     wanted = tasks_for(options.shards, master.slots or options.shards, spark.tasks)
     files = None if master.is_here else ProjectFiles.of(options.project, options.home)
-    if files is not None:  # what connectors read and write is no part of the copy
+    if files is not None:  # files that connectors read and write are not part of the copy
         bindings = absolute_bindings(loaded.resolved, options.folder, options.bindings)
         restore = options.restore or snapshot_url(loaded.project.restore, options.folder)
         options = replace(options, bindings=bindings, restore=restore)
@@ -126,7 +126,7 @@ def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> No
 
 
 def _refuse_places(options: EngineOptions, master: Master) -> None:
-    """UsageError for a place that tasks, which are other processes or on other machines, do not have."""
+    """Raises UsageError for a place that tasks do not have, being other processes, or on other machines."""
     urls = {"bus": options.bus_url, "coordination": options.coordination_url, "store": options.store_url}
     for what, url in urls.items():
         if url.startswith("memory://"):

@@ -1,0 +1,132 @@
+"""The commands of pages work as they are written there: blocks that need no server and no Spark.
+
+Engines move their batches without Spark (`--runner local`), whose outputs are the same (law Runner); README's are in
+test_pages_on_spark.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.documents.blocks import Block, shows
+from tests.documents.play import PageFolder
+from tests.unit.cli.kept import kept_bus
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+
+@shows("README.md", "hotspare validate machines.yaml")
+def test_a_project_over_a_file(shown: list[Block], tmp_path: Path) -> None:
+    with PageFolder(tmp_path, "readme", ["README.md"]) as page:
+        page.play(*shown)
+        assert page.rows("summed.csv")[-1].startswith("I,N, 30,")
+
+
+@shows("docs/projects.md", "hotspare replay meter.yaml")
+def test_the_example_of_projects(shown: list[Block], tmp_path: Path) -> None:
+    with PageFolder(tmp_path, "projects", ["docs/projects.md"]) as page:
+        page.play(*shown)
+        assert len(page.rows("report.csv")) == 21
+
+
+@shows("examples/README.md", "../.venv/bin/hotspare replay")
+def test_the_examples(shown: list[Block], tmp_path: Path) -> None:
+    with PageFolder(tmp_path, "../../../examples") as page:
+        page.play(*shown)
+        for name, expected in (("alerts.csv", "payments/expected-alerts.csv"), ("recent.csv", "motors/expected-recent.csv")):
+            assert page.rows(name) == page.rows(expected)
+
+
+@shows("docs/memory.md", "hotspare run machines.yaml")
+def test_state_in_a_budget(shown: list[Block], tmp_path: Path) -> None:
+    with PageFolder(tmp_path, "readme", ["README.md"]) as page:
+        page.play(*shown)
+        page.stop()
+
+
+@shows(
+    "docs/adapters.md",
+    "hotspare publish --bus sqlite:///shop.db --window shop/sales/orders --growing",
+    "hotspare publish --bus sqlite:///shop.db --window shop/sales/orders --format json",
+    "hotspare subscribe --bus sqlite:///shop.db --window shop/sales/kept tcp://",
+)
+def test_adapters_in_groups_and_with_sockets(shown: list[Block], tmp_path: Path, free_port: Callable[[], int]) -> None:
+    files, publisher, subscriber = shown
+    ports = {":7000": free_port(), ":7001": free_port()}
+    with PageFolder(tmp_path, "adapters", places={name: f":{port}" for name, port in ports.items()}) as page:
+        page.do("hotspare run shop.yaml --bus sqlite:///shop.db")
+        page.play(files)
+        page.wait_rows("kept.csv", lambda rows: len(rows) == 8)
+        with (page.folder / "orders.csv").open("a") as orders:
+            orders.write("i,n,11,5.5\n")
+        page.wait_rows("kept.csv", lambda rows: len(rows) == 9)
+        page.play(publisher)
+        with connected(page, ports[":7000"]) as lines:
+            lines.write('source till\n{"id": 12, "amount": 2}\n')
+            lines.flush()
+            assert [lines.readline(), lines.readline()] == ["at 0\n", "at 1\n"]
+        page.play(subscriber)
+        with connected(page, ports[":7001"]) as lines:
+            lines.write("after 8\n")
+            lines.flush()
+            assert [lines.readline(), lines.readline()] == ["9,I,N, 11,5.500000\n", "10,I,N, 12,2.000000\n"]
+        page.wait_rows("kept.csv", lambda rows: len(rows) == 10)
+        page.stop()
+
+
+@contextlib.contextmanager
+def connected(page: PageFolder, port: int) -> Iterator[TextIO]:
+    """A connection to the command that was started last, which listens there."""
+    page.begun[-1].wait_for("listening on port")
+    with socket.create_connection(("127.0.0.1", port)) as client, client.makefile("rw") as lines:
+        yield lines
+
+
+@shows("docs/qualities.md", "hotspare quality hotspare.meter")
+def test_a_quality_that_changes(shown: list[Block], tmp_path: Path) -> None:
+    with PageFolder(tmp_path, "projects", ["docs/projects.md"]) as page:
+        page.do("hotspare run meter.yaml --bus sqlite:///demo.db")
+        page.play(*shown)
+        page.stop()
+
+
+@shows("docs/shards.md", "hotspare validate shop.yaml")
+def test_a_project_in_shards(shown: list[Block], tmp_path: Path) -> None:
+    with PageFolder(tmp_path, "shards", ["docs/shards.md"]) as page:
+        page.play(*shown)
+        page.wait_rows("high.csv", lambda rows: len(rows) == 20)
+        page.stop()
+
+
+@shows("docs/state.md", "hotspare state ls")
+def test_looking_into_snapshots(shown: list[Block], tmp_path: Path) -> None:
+    """The two snapshots differ, which `diff` tells by its exit status."""
+    with PageFolder(tmp_path, "empty", places={"time:2026-01-31T08:00": "0001"}) as page:
+        kept_bus(page.folder)
+        page.play(shown[0], {"hotspare state diff": 1})
+        assert pq.read_table(page.folder / "orders.parquet").num_rows == 3
+
+
+@shows("docs/upgrade.md", "hotspare upgrade shop.yaml")
+def test_a_group_that_goes_on_with_a_changed_project(shown: list[Block], tmp_path: Path) -> None:
+    with PageFolder(tmp_path, "upgrade") as page:
+        page.do("hotspare run shop.yaml --bus sqlite:///demo.db --engine one")
+        (page.folder / "new.yaml").rename(page.folder / "shop.yaml")
+        page.play(*shown)
+        page.stop()
+
+
+@shows("docs/upgrade.md", "hotspare upgrade new.yaml")
+def test_a_changed_project_beside_the_one_before(shown: list[Block], tmp_path: Path) -> None:
+    with PageFolder(tmp_path, "upgrade") as page:
+        page.do("hotspare run shop.yaml --bus sqlite:///demo.db --engine one")
+        page.play(*shown)
+        page.await_end("one", 1)
+        page.stop()
