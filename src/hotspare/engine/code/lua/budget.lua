@@ -3,7 +3,7 @@
 --
 -- Garbage is collected between events, when it is more than the machine held after the last time. Within an event a weak table would
 -- tell when, so there it is collected only where an event makes more than `garbage_kb` of it. A machine that has no memory left collects by
--- itself, which `watch` shows: how much is left differs between engines, so such a machine is of no use any more.
+-- itself, and then `watch` is empty: how much is left differs between engines, so such a machine is of no use any more.
 local host = ...
 local sethook, error, pcall, rawequal, setmetatable, type = debug.sethook, error, pcall, rawequal, setmetatable, type
 local garbage = collectgarbage
@@ -26,7 +26,7 @@ end
 garbage("stop")
 collect()
 
-function host.is_exhausted() return watch[1] == nil end
+host.watch = watch
 
 -- Collect between events if it is time. `is_weak_free`: whether no variable of the program holds what would tell.
 function host.tidy(is_weak_free)

@@ -8,6 +8,7 @@ local sub, concat = string.sub, table.concat
 local VALUES_A_CALL = 3 -- how many values of the variables a call pays for looking at,
 local STEPS_A_VALUE = 50 -- and so many steps pay for one more
 local MESSAGE_LENGTH_MAX = 2000
+local CALLS_A_TIDY = 16
 
 local credit, weight = 0, 0 -- what calls have paid since the variables were looked at, and how many values there were then
 local broken = "" -- why no event is taken any more
@@ -36,29 +37,35 @@ local function why_not_kept(failure)
   return text(failure)
 end
 
-local transient = host.transient
+local calls, transient = 0, host.transient
+local watch, is_weak_free, tidy = host.watch, host.is_weak_free, host.tidy
 
 -- The engine ends where the machine had too little memory, whatever became of the event: another engine may have had enough.
 local function check_memory()
-  if host.is_exhausted() then error("not enough memory", 0) end
+  if not watch[1] then error("not enough memory", 0) end
 end
 
--- What a call that took `used` steps has changed. One that failed may have been about to make something smaller, so it is looked at.
-local function look_at_variables(used, ok)
+local function look_at_variables()
+  credit = 0
+  local is_kept, failure, values = pcall(host.save, host.state_bytes_max)
+  check_memory()
+  if is_kept then
+    weight = values
+  else
+    broken = why_not_kept(failure)
+  end
+end
+
+-- What comes after each call. What one has left behind that failed is looked at: it may have been about to make something smaller.
+local function settle(ok)
+  local used = finish()
+  host.used_steps = used
   check_memory()
   for i = 1, #transient do host.forget_variable(transient[i]) end
   credit = credit + VALUES_A_CALL + used // STEPS_A_VALUE
-  if credit >= weight or not ok then
-    credit = 0
-    local is_kept, failure, values = pcall(host.save, host.state_bytes_max)
-    check_memory()
-    if is_kept then
-      weight = values
-    else
-      broken = why_not_kept(failure)
-    end
-  end
-  host.tidy(host.is_weak_free)
+  if credit >= weight or not ok then look_at_variables() end
+  calls = calls + 1
+  if calls % CALLS_A_TIDY == 0 then tidy(is_weak_free) end
 end
 
 -- The people's function, once its program was told what others changed.
@@ -68,8 +75,16 @@ local function with_news(f, ...)
   return f(...)
 end
 
--- A call at the moment of an event: whether it went well; its result, or what to say; whether a limit is why not.
-local function called(f, us, number, ...)
+local function function_of(name)
+  local f = rawget(env, name)
+  return type(f) == "function" and f or nil
+end
+host.function_of = function_of
+
+-- A call at the moment of an event: whether it went well; its results, or what to say, and whether a limit is why not.
+function host.call(name, us, number, ...)
+  local f = function_of(name)
+  if not f then return false, "there is no function " .. name, false end
   if broken ~= "" then return false, broken, true end
   begin(us, number)
   local ok, first, second
@@ -78,28 +93,11 @@ local function called(f, us, number, ...)
   else
     ok, first, second = pcall(f, ...)
   end
-  host.used_steps = finish()
-  look_at_variables(host.used_steps, ok)
+  settle(ok)
+  sethook()
   if not ok then return false, told(first) end
   if broken ~= "" then return false, broken, true end
   return true, first, second
-end
-
-local function function_of(name)
-  local f = rawget(env, name)
-  return type(f) == "function" and f or nil
-end
-host.function_of = function_of
-
-local function unhooked(...)
-  sethook()
-  return ...
-end
-
-function host.call(name, us, number, ...)
-  local f = function_of(name)
-  if not f then return false, "there is no function " .. name, false end
-  return unhooked(called(f, us, number, ...))
 end
 
 -- Calls for rows of the window `input` from `first` on, until `is_done` or the last. Returns how far it is, and row, whether a limit
@@ -111,20 +109,23 @@ local function each(name, input, read, first, count, rows, take, is_done)
     local event, opcode, us, number = read(rows, row)
     local context = { opcode = names[opcode], input = input }
     local ok, result, is_limit = false, "there is no function " .. name, false
-    if f then
-      if broken == "" then
-        host.event, env.data, env.context = event, event, context
-        begin(us, number)
-        if listeners[1] then
-          ok, result = pcall(with_news, f, event, context)
-        else
-          ok, result = pcall(f, event, context)
-        end
-        host.event, env.data, env.context = nil, nil, nil
-        look_at_variables(finish(), ok)
-        if not ok then result, is_limit = told(result) end
+    if broken ~= "" then
+      result, is_limit = broken, true
+    elseif f then
+      host.event, env.data, env.context = event, event, context
+      begin(us, number)
+      if listeners[1] then
+        ok, result = pcall(with_news, f, event, context)
+      else
+        ok, result = pcall(f, event, context)
       end
-      if broken ~= "" then ok, result, is_limit = false, broken, true end
+      host.event, env.data, env.context = nil, nil, nil
+      settle(ok)
+      if not ok then
+        result, is_limit = told(result)
+      elseif broken ~= "" then
+        ok, result, is_limit = false, broken, true
+      end
     end
     if ok then ok, result, is_limit = take(row, result) end
     if not ok then
@@ -196,7 +197,7 @@ function host.saved()
   if broken ~= "" then return true, "" end
   local ok, data = pcall(host.save, host.state_bytes_max + host.over_bytes)
   check_memory()
-  host.tidy(host.is_weak_free)
+  tidy(is_weak_free)
   if ok then return true, data end
   return false, why_not_kept(data)
 end

@@ -267,7 +267,7 @@ class LuaInstance(Instance):
         try:
             return self._host[name](*arguments)
         except lupa.lua54.LuaError as error:
-            if not (isinstance(error, MemoryError) or self._host[b"is_exhausted"]()):
+            if not (isinstance(error, MemoryError) or self._host[b"watch"][1] is None):
                 raise
             message = f"the Lua code of {self._owner} needs more than {self._memory_max >> 20} MiB of memory"
             hint = "let it make shorter texts and smaller tables for one event, or lower its limit of steps"

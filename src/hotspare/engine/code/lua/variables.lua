@@ -132,24 +132,20 @@ local function unkept(path, kind) error({ unkept = path, kind = kind }, 0) end
 
 -- The keys of a table in order; of one that every program has those whose values are no more what they were at first.
 local function keys_of(t, path)
+  local first = first_held[t]
+  if first then
+    local changed, held, same = {}, first.held, 0
+    for key, value in rawnext, t do
+      if rawequal(value, held[key]) then same = same + 1 else changed[key] = true end
+    end
+    for i = 1, same < #first.keys and #first.keys or 0 do
+      if rawget(t, first.keys[i]) == nil then changed[first.keys[i]] = true end
+    end
+    t = changed
+  end
   local ok, keys, count = pcall(ordered, t)
   if not ok then unkept(path, "table with such a key") end
-  local first = first_held[t]
-  if not first then return keys, count end
-  local changed, n = {}, 0
-  for i = 1, #first.keys do
-    if rawget(t, first.keys[i]) == nil then
-      n = n + 1
-      changed[n] = first.keys[i]
-    end
-  end
-  for i = 1, count do
-    if not rawequal(rawget(t, keys[i]), first.held[keys[i]]) then
-      n = n + 1
-      changed[n] = keys[i]
-    end
-  end
-  return changed, n
+  return keys, count
 end
 
 -- The bytes, and how many values they are. An error where they are more than `bytes_max`, or a value cannot be kept.
