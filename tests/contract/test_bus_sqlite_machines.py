@@ -33,7 +33,6 @@ def move(monkeypatch: pytest.MonkeyPatch, boot: str) -> None:
 
 def test_a_file_that_another_machine_writes_to_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The watch ends with the first write that it sees."""
-    monkeypatch.setattr("hotspare.bus.sqlite_machine.WATCH_S", 60.0)
     here, over = SqliteBus(file), threading.Event()
 
     def tick() -> None:
@@ -45,7 +44,7 @@ def test_a_file_that_another_machine_writes_to_is_refused(file: Path, monkeypatc
     try:
         move(monkeypatch, "elsewhere")
         with pytest.raises(UsageError, match="is in use on another machine") as refused:
-            SqliteBus(file)
+            SqliteBus(file, watch_s=60.0)
         assert "kafka://" in refused.value.hint
     finally:
         over.set()
@@ -56,12 +55,11 @@ def test_a_file_that_another_machine_writes_to_is_refused(file: Path, monkeypatc
 def test_a_file_that_nobody_writes_to_is_taken_over_and_who_slept_writes_nothing(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hotspare.bus.sqlite_machine.WATCH_S", 0.1)
     before = SqliteBus(file)
     producer = before.producer("g", [])
     producer.fence(1)
     move(monkeypatch, "elsewhere")
-    bus = SqliteBus(file)
+    bus = SqliteBus(file, watch_s=0.1)
     assert bus.append(IN, outgoing("b")) == 1
     with pytest.raises(BusError, match="taken over by another machine"):
         before.append(IN, outgoing("lost"))

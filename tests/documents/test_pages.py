@@ -19,7 +19,7 @@ from tests.documents.blocks import Block, shows
 from tests.documents.play import PageFolder
 from tests.unit.cli.kept import kept_bus
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
 @shows("README.md", "hotspare validate machines.yaml")

@@ -21,7 +21,7 @@ from tests.contract.kafka_door import empty
 from tests.documents.blocks import Block, shows
 from tests.documents.play import PageFolder
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.documents.blocks import Block, shows
 from tests.documents.play import PageFolder
 from tests.unit.cli.running import hotspare_here
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
 
 FIRST_US = 1_700_000_000_000_000
 

@@ -11,7 +11,7 @@ import pytest
 from hotspare.testing.cluster import wait_until
 from tests.e2e.site import PROJECT, Site
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 WITH_READER = PROJECT.replace(
     "        opcodes: insert-only\n",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.bus.open import open_bus
 from hotspare.cli.shared.inbound import Target, inbound_place, say_published
 from hotspare.cli.shared.places import PATH, PATH_OR_URL, URL
 from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
@@ -126,25 +127,26 @@ def command(
     from hotspare.adapters.files.publisher import PublishOptions
     from hotspare.adapters.files.row_file import Growth
     from hotspare.adapters.time_texts import unit_of_stamps
-    from hotspare.bus.open import open_bus
     from hotspare.cli.shared.project_file import Side, partition_field, window_schema
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
     target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards)
     with contextlib.closing(open_bus(target.bus_url)) as opened:
-        schema = window_schema(opened, target.prefix, project, set_, window, Side.SOURCE)
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
             flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
             insert=InsertOpcode.UPSERT if publishwithupsert else InsertOpcode.INSERT,
             key=KeyPresence.ABSENT if noautogenfield else KeyPresence.PRESENT,
-            stamp_unit=unit_of_stamps(stamp_unit, "--stamp-unit"),
         )
-        form = replace(form, delimiter=delimiter, date_format=dateformat or chosen.date_format, schema=schema)
-        target = _placed(target, chosen, partition_field(opened, target.prefix, project, set_, window))
+        unit, schema = (
+            unit_of_stamps(stamp_unit, "--stamp-unit"),
+            window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),
+        )
+        form = replace(form, delimiter=delimiter, date_format=dateformat or chosen.date_format, stamp_unit=unit, schema=schema)
         options = PublishOptions(form=form, growth=Growth.GROWING if growing else Growth.FIXED, header_rows=header, rate=rate)
         options = replace(options, events_max=maxevents, repeats=repeatcount, block_rows=blocksize, source_name=source)
         others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value, skip_lost)
+        target = _placed(target, chosen, partition_field(opened, target.prefix, project, set_, window))
         (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
 
 
