@@ -27,7 +27,7 @@ from hotspare.cli.shared.turns import (
     say_warning,
     transport,
 )
-from hotspare.cli.shared.values import ShardsOption, StampUnitOption, prefix_of, refuse_idle
+from hotspare.cli.shared.values import ShardsOption, StampUnitOption, chosen_stamp_unit, prefix_of, refuse_idle
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.canonical import RowForm
@@ -111,9 +111,6 @@ def command(
 ) -> None:
     """Publish a file, or a topic of others. Start the same command again after a crash: it goes on with the next row."""
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
-    from hotspare.adapters.files.publisher import PublishOptions
-    from hotspare.adapters.files.row_file import Growth
-    from hotspare.adapters.time_texts import unit_of_stamps
     from hotspare.bus.open import open_bus
     from hotspare.cli.shared.project_file import Side, partition_field, window_schema
 
@@ -127,14 +124,21 @@ def command(
             key=KeyPresence.ABSENT if noautogenfield else KeyPresence.PRESENT,
             delimiter=delimiter,
             date_format=dateformat or chosen.date_format,
-            stamp_unit=unit_of_stamps(stamp_unit, "--stamp-unit"),
+            stamp_unit=chosen_stamp_unit(stamp_unit),
             schema=window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),
         )
         target = _placed(target, chosen, partition_field(opened, target.prefix, project, set_, window))
-        options = PublishOptions(form=form, growth=Growth.GROWING if growing else Growth.FIXED, header_rows=header, rate=rate)
-        options = replace(options, events_max=maxevents, begin=begin, repeats=repeatcount, block_rows=blocksize, source_name=source)
+        options = replace(_options(form, "growing" if growing else "fixed"), header_rows=header, rate=rate, events_max=maxevents)
+        options = replace(options, begin=begin, repeats=repeatcount, block_rows=blocksize, source_name=source)
         others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value)
         (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
+
+
+def _options(form: RowForm, growth: str) -> PublishOptions:
+    from hotspare.adapters.files.publisher import PublishOptions
+    from hotspare.adapters.files.row_file import Growth
+
+    return PublishOptions(form=form, growth=Growth(growth))
 
 
 def _placed(target: Target, chosen: Transport, field: str) -> Target:
@@ -170,7 +174,7 @@ def _of_events(options: PublishOptions, lines: Lines) -> RowForm:
         "--noautogenfield": form.key is KeyPresence.ABSENT,
         "--delimiter": form.delimiter != ",",
     }
-    refuse_idle(asked, f"of a source in {lines.value}", "its events name their fields: leave it out")
+    refuse_idle(asked, f"of a file in {lines.value}", "its events name their fields: leave it out")
     return replace(form, format=file_format(lines))
 
 
