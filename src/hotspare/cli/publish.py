@@ -30,7 +30,7 @@ from hotspare.cli.shared.turns import (
     say_warning,
     transport,
 )
-from hotspare.cli.shared.values import ShardsOption, StampUnitOption, prefix_of, refuse_idle
+from hotspare.cli.shared.values import ShardsOption, StampUnitOption, chosen_stamp_unit, prefix_of, refuse_idle
 from hotspare.places import absolute_place
 
 if TYPE_CHECKING:
@@ -124,9 +124,6 @@ def command(
 ) -> None:
     """Publish a file, or a topic of others. Start the same command again after a crash: it goes on with the next row."""
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
-    from hotspare.adapters.files.publisher import PublishOptions
-    from hotspare.adapters.files.row_file import Growth
-    from hotspare.adapters.time_texts import unit_of_stamps
     from hotspare.cli.shared.project_file import Side, partition_field, window_schema
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
@@ -137,17 +134,23 @@ def command(
             flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
             insert=InsertOpcode.UPSERT if publishwithupsert else InsertOpcode.INSERT,
             key=KeyPresence.ABSENT if noautogenfield else KeyPresence.PRESENT,
+            delimiter=delimiter,
+            date_format=dateformat or chosen.date_format,
+            stamp_unit=chosen_stamp_unit(stamp_unit),
+            schema=window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),
         )
-        unit, schema = (
-            unit_of_stamps(stamp_unit, "--stamp-unit"),
-            window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),
-        )
-        form = replace(form, delimiter=delimiter, date_format=dateformat or chosen.date_format, stamp_unit=unit, schema=schema)
-        options = PublishOptions(form=form, growth=Growth.GROWING if growing else Growth.FIXED, header_rows=header, rate=rate)
-        options = replace(options, events_max=maxevents, repeats=repeatcount, block_rows=blocksize, source_name=source)
-        others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value, skip_lost)
         target = _placed(target, chosen, partition_field(opened, target.prefix, project, set_, window))
+        options = replace(_options(form, "growing" if growing else "fixed"), header_rows=header, rate=rate, events_max=maxevents)
+        options = replace(options, repeats=repeatcount, block_rows=blocksize, source_name=source)
+        others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value, skip_lost)
         (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
+
+
+def _options(form: RowForm, growth: str) -> PublishOptions:
+    from hotspare.adapters.files.publisher import PublishOptions
+    from hotspare.adapters.files.row_file import Growth
+
+    return PublishOptions(form=form, growth=Growth(growth))
 
 
 def _placed(target: Target, chosen: Transport, field: str) -> Target:
@@ -184,7 +187,7 @@ def _of_events(options: PublishOptions, lines: Lines) -> RowForm:
         "--noautogenfield": form.key is KeyPresence.ABSENT,
         "--delimiter": form.delimiter != ",",
     }
-    refuse_idle(asked, f"of a source in {lines.value}", "its events name their fields: leave it out")
+    refuse_idle(asked, f"of a file in {lines.value}", "its events name their fields: leave it out")
     return replace(form, format=file_format(lines))
 
 

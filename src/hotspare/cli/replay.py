@@ -28,6 +28,14 @@ InOption = Annotated[
     typer.Option("--in", metavar="CQ/WINDOW=FILE", help="Input of a source window; by default its file connector's."),
 ]
 OutOption = Annotated[list[str] | None, typer.Option("--out", metavar="CQ/WINDOW=FILE", help="File for the outputs of any window.")]
+MasterOption = Annotated[
+    str, typer.Option(metavar="URL", help="For --runner partitioned: Spark's master; by default all cores here.")
+]
+TimeOption = Annotated[
+    list[str] | None,
+    typer.Option("--time", metavar="CQ/WINDOW=FIELD", help="Field that gives the system time; else the connector's rate does."),
+]
+HeaderOption = Annotated[int | None, typer.Option(min=0, help="Rows to leave out of each --in; by default as the connector says.")]
 ConfOption = Annotated[
     list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="For --runner partitioned: a setting of Spark.")
 ]
@@ -49,13 +57,8 @@ def command(
     conf: ConfOption = None,
     head: Annotated[HeadPlace, typer.Option(help="With --runner ordered: where events are decoded.")] = HeadPlace.DRIVER,
     batch: Annotated[int, typer.Option(min=1, help="Messages per batch of the core; the outputs are the same.")] = 5_000,
-    time: Annotated[
-        list[str] | None,
-        typer.Option("--time", metavar="CQ/WINDOW=FIELD", help="Field that gives the system time; else the connector's rate does."),
-    ] = None,
-    header: Annotated[
-        int | None, typer.Option(min=0, help="Rows to leave out of each --in; by default as the connector says.")
-    ] = None,
+    time: TimeOption = None,
+    header: HeaderOption = None,
     stamp_unit: StampUnitOption = "",
     doubles: Annotated[Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = Doubles.FIXED,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,22 @@ def test_whoever_does_not_ask_for_bad_events_is_told_how(folder: Path) -> None:
     assert "bad events: 1 (--bad FILE tells which, and why)\n" in hotspare_here("replay", folder / "p.yaml", *files).stderr
     asked = hotspare_here("replay", folder / "p.yaml", *files, "--bad", folder / "bad.csv")
     assert "bad events: 1\n" in asked.stderr
+
+
+def test_seconds_in_a_compressed_file_by_their_unit(folder: Path) -> None:
+    """SPEC I5: without the unit the first stamps look wrong, and it is said once; a compressed file is named if its name is not."""
+    rows = gzip.compress(b"".join(b"i,n,%d,%d,\n" % (number, 1_700_000_000 + number) for number in range(3)))
+    (folder / "in.csv.gz").write_bytes(rows)
+    (folder / "in.csv").write_bytes(rows)
+    files = ("--in", f"q/source={folder / 'in.csv.gz'}", "--out", f"q/end={folder / 'out.csv'}", "--header", "0")
+    told = hotspare_here("replay", folder / "p.yaml", *files).stderr
+    assert told.count("warning: the first stamps of") == 1
+    done = hotspare_here("replay", folder / "p.yaml", *files, "--stamp-unit", "seconds")
+    assert "warning" not in done.stderr
+    assert (folder / "out.csv").read_text() == "".join(f"I,N, {i},{1_700_000_000 + i}000000,\n" for i in range(3))
+    done = hotspare_here("replay", folder / "p.yaml", "--in", f"q/source={folder / 'in.csv'}", *files[2:])
+    assert done.returncode == 2
+    assert "is compressed by gzip, which its name does not say" in done.stderr
 
 
 def test_a_time_for_a_window_without_input_is_refused(folder: Path) -> None:

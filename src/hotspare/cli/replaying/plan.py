@@ -14,9 +14,9 @@ from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.files.publisher import PublishOptions
 from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.recording import ReplayFile, check_file
-from hotspare.adapters.time_texts import unit_of_stamps
 from hotspare.cli.replaying.run import Replay
 from hotspare.cli.shared.project_file import loaded_project
+from hotspare.cli.shared.values import chosen_stamp_unit
 from hotspare.engine.plan import compile_plan
 from hotspare.errors import UsageError
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
@@ -124,7 +124,7 @@ def _for_replay(options: PublishOptions, request: ReplayRequest) -> PublishOptio
     kept = options.header_rows if request.header_rows is None else request.header_rows
     form = options.form
     if request.stamp_unit:
-        form = dataclasses.replace(form, stamp_unit=unit_of_stamps(request.stamp_unit, "--stamp-unit"))
+        form = dataclasses.replace(form, stamp_unit=chosen_stamp_unit(request.stamp_unit))
     return dataclasses.replace(options, form=form, header_rows=kept, growth=Growth.FIXED)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from hotspare.bus.naming import checked_name
 from hotspare.cli.shared.places import PATH
 from hotspare.errors import UsageError
 from hotspare.places import absolute_place
+
+if TYPE_CHECKING:
+    from hotspare.adapters.time_texts import StampUnit
 
 ShardsOption = Annotated[
     int, typer.Option(min=1, max=PARTITIONS_MAX, help="Into how many shards the project is divided; 1: it is not divided.")
@@ -68,6 +71,13 @@ def _pair(text: str, option: str, form: str) -> tuple[str, str]:
     if not separator or not name.strip():
         raise UsageError(f"{option} {text!r} cannot be read", hint=f"write {option} {form}")
     return name.strip(), value
+
+
+def chosen_stamp_unit(text: str) -> StampUnit:
+    """Returns the unit that `--stamp-unit` names. UsageError if there is none."""
+    from hotspare.adapters.time_texts import unit_of_stamps
+
+    return unit_of_stamps(text, "--stamp-unit")
 
 
 def refuse_idle(asked: Mapping[str, object], why: str, hint: str) -> None:
