@@ -23,7 +23,7 @@ class Collected(Protocol):
 
 
 def collect(store: Collected, group: str) -> None:
-    """SnapshotFormat where a snapshot has a newer format: it may name more than can be read, and nothing goes."""
+    """SnapshotFormat where a snapshot has another format: it may name more than can be read, and nothing goes."""
     _abandon(store, group)
     _end_superseded(store, group)
     state = store.group(group)

@@ -126,7 +126,7 @@ def holding(group: GroupObjects, blobs: Sequence[Blob]) -> HeldObjects | None:
 
 def collect(group: GroupObjects, known: dict[str, frozenset[str]]) -> None:
     """Delete what no snapshot and no writer names; `known` as in `pages_of`, from call to call. Nothing is deleted where a manifest
-    has a newer format: it may name more than can be read. What cannot be reached is left to the next one."""
+    has another format: it may name more than can be read. What cannot be reached is left to the next one."""
     with contextlib.suppress(StoreError):
         listing = group.snapshots()
         _abandon(group, listing)
