@@ -19,7 +19,7 @@ HotspareError
 │   └── CoordinationLost             the session is over: membership and leases of this engine are gone
 ├── StoreError              HS-05xx  a snapshot that cannot be written or read
 │   ├── SnapshotDamaged              truncated, or its checksum differs
-│   └── SnapshotFormat               written by a newer hotspare
+│   └── SnapshotFormat               written in another format
 ├── StateError              HS-06xx  the engine's state and its input or output do not fit together
 │   ├── PositionOrder                the door was given an input that does not rise
 │   ├── ProjectChanged               the group's state belongs to another project

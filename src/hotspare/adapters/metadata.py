@@ -124,8 +124,8 @@ def _text(metadata: ProjectMetadata) -> bytes:
             "inbound_format": window.inbound_format,
             "outbound": window.outbound,
             "outbound_format": window.outbound_format,
-            **({"partition_by": window.partition_by} if window.partition_by else {}),
-            **({"reads": window.reads} if window.reads else {}),
+            "partition_by": window.partition_by,
+            "reads": window.reads,
         }
         for name, window in metadata.windows.items()
     ]
@@ -142,7 +142,7 @@ def _text(metadata: ProjectMetadata) -> bytes:
 def _metadata(text: bytes, place: str) -> ProjectMetadata:
     try:
         document = json.loads(text)
-        if document["version"] > _VERSION:
+        if document["version"] != _VERSION:
             raise _unreadable(place, f"it has version {document['version']}, this program knows {_VERSION}")
         windows = {str(each["window"]): _window(each) for each in document["windows"]}
         return ProjectMetadata(str(document["project"]), str(document["hash"]), str(document["bad"]), windows)
@@ -151,10 +151,8 @@ def _metadata(text: bytes, place: str) -> ProjectMetadata:
 
 
 def _window(document: Mapping[str, Any]) -> WindowMetadata:
-    names = ("inbound", "inbound_format", "outbound", "outbound_format")
-    inbound, inbound_format, outbound, outbound_format = (str(document[name]) for name in names)
-    by, reads = str(document.get("partition_by", "")), str(document.get("reads", ""))
-    return WindowMetadata(_schema(document["schema"]), inbound, inbound_format, outbound, outbound_format, by, reads)
+    names = ("inbound", "inbound_format", "outbound", "outbound_format", "partition_by", "reads")
+    return WindowMetadata(_schema(document["schema"]), *(str(document[name]) for name in names))
 
 
 def _schema(text: str) -> Schema:

@@ -41,11 +41,6 @@ ConfOption = Annotated[
 ]
 
 
-_MasterOption = Annotated[
-    str, typer.Option(metavar="URL", help="For --runner partitioned: Spark's master; by default all cores here.")
-]
-
-
 def command(
     project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.", parser=absolute_path)],
     *,
@@ -53,7 +48,7 @@ def command(
     out: OutOption = None,
     bad: Annotated[Path | None, typer.Option(help="File for bad events.", **PATH)] = None,
     runner: Annotated[RunnerKind, typer.Option(help=_RUNNER_HELP)] = RunnerKind.LOCAL,
-    master: _MasterOption = "",
+    master: MasterOption = "",
     conf: ConfOption = None,
     head: Annotated[HeadPlace, typer.Option(help="With --runner ordered: where events are decoded.")] = HeadPlace.DRIVER,
     batch: Annotated[int, typer.Option(min=1, help="Messages per batch of the core; the outputs are the same.")] = 5_000,

@@ -167,7 +167,7 @@ def news_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[
             _priority(m),
             _held(m),
             m.sequences,
-            told_number(m.detail.get(PROJECT, "")),
+            _project(m),
             told_number(m.detail.get(MOVES, "")) or 0,
         )
         for m in membership.present(members, stale_ms)

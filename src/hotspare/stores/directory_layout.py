@@ -15,7 +15,7 @@ half written confirms nothing.
 
 A page is deleted only where no manifest and no claim of a writer names it. Claims end with their process, also by `kill -9`:
 whatever a crashed write left is garbage from then on, whatever its age. Writers wait for nobody. Who would collect while somebody
-else does leaves it to that one; so does whoever finds a manifest of a newer format, which may name more than it can read.
+else does leaves it to that one; so does whoever finds a manifest of another format, which may name more than it can read.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Entry:
         return self.path.with_suffix(_MARKER)
 
     def read(self) -> Manifest:
-        """FileNotFoundError where it is gone, ValueError where it is damaged, SnapshotFormat where a newer hotspare wrote it."""
+        """FileNotFoundError where it is gone, ValueError where it is damaged, SnapshotFormat where it has another format."""
         return parse_manifest(self.path.read_bytes())
 
     def is_confirmed(self, manifest: Manifest | None) -> bool:
@@ -157,7 +157,7 @@ def manifest_text(manifest: Manifest) -> bytes:
 
 
 def parse_manifest(text: bytes) -> Manifest:
-    """ValueError where it is damaged, SnapshotFormat where a newer hotspare wrote it."""
+    """ValueError where it is damaged, SnapshotFormat where it has another format."""
     checksum, separator, body = text.partition(b"\n")
     if not separator or checksum_of(body).encode() != checksum:
         raise ValueError("its manifest is truncated or its checksum differs")
@@ -309,7 +309,7 @@ class GroupFolder:
                     (self.pages / blob.hash).unlink(missing_ok=True)
 
     def collect(self) -> None:
-        """Delete what nobody names, unless somebody else collects now or a manifest is of a newer format."""
+        """Delete what nobody names, unless somebody else collects now or a manifest is of another format."""
         with contextlib.suppress(StoreError, OSError), self._collecting():
             left = [path for folder in (self.folder, self.pages) for path in folder.iterdir() if path.name.startswith(_TEMPORARY)]
             markers = [path for path in self.folder.iterdir() if path.suffix == _MARKER]

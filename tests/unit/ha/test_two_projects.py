@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import OutputId, Progress
 from hotspare.coordination.contract import Member
-from hotspare.ha.member_record import PROJECT, news_of
+from hotspare.ha.member_record import PROJECT
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import beside, candidates, divergence, makers, placing, snapshots
 from hotspare.ha.rules.decide import decide
@@ -33,9 +33,7 @@ FREE = replace(HELD, lease_left_ms=-1)
 VACANT = Vacancy(HELD.epoch, Reason.LEASE_OVER, NOW_MS - 100_000)
 
 
-def engine(
-    name: str, project: int | None, role: Role = Role.STANDBY, rank: int = 0, *, order: int = 5, moves: int = 1
-) -> OtherMember:
+def engine(name: str, project: int, role: Role = Role.STANDBY, rank: int = 0, *, order: int = 5, moves: int = 1) -> OtherMember:
     return OtherMember(name, role.value, rank, order=order, project=project, moves=moves)
 
 
@@ -79,17 +77,6 @@ def test_the_role_is_given_within_the_project_that_leads() -> None:
     assert do.GiveUp("new", Reason.SWITCHOVER) in decide(replace(asked, projects=replace(asked.projects, known=LED)))
 
 
-def test_one_of_a_hotspare_that_tells_no_project_counts_as_before() -> None:
-    """In a group that was upgraded while its engines were stopped, and whose engines are replaced by newer ones."""
-    elder = engine("a", None)
-    assert candidates.best_standby(runs(active(), 1, SETTLED, elder)) == "a"
-    assert do.GiveUp("a", Reason.SWITCHOVER) in decide(runs(active(switchover="a"), 1, SETTLED, elder))
-    assert snapshots.snapshot_turn(runs(active(), 1, SETTLED, elder)) == 1
-    assert candidates.is_outranked(runs(standby(rank=1), 1, SETTLED, replace(elder, rank=9)))
-    (news,) = news_of([replace(member("a", 1), detail={})], "me", 100)
-    assert news.is_of(1) and news.is_of(0)
-
-
 def test_numbers_and_positions_of_another_project_count_for_nothing() -> None:
     view = runs(standby(rank=1), 1, OFFERED, engine("a", 0, rank=9))
     assert not candidates.is_outranked(view)
@@ -110,7 +97,7 @@ def test_a_spare_that_differs_waits_for_one_of_the_other_project_that_is_behind_
     assert not waits("q/b", replace(engine("a", 0), sequences=behind)), "its numbers say nothing there"
     assert not waits("q/new", replace(engine("a", 0), sequences=behind)), "it never has an output there"
     assert waits("q/b", replace(engine("b", 1), sequences=behind))
-    assert waits("q/b", replace(engine("b", None), sequences=behind), None)
+    assert waits("q/b", replace(engine("b", 1), sequences=behind), None)
 
 
 def test_nobody_asks_which_project_leads_before_somebody_tells_of_another() -> None:

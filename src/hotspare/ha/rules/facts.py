@@ -76,14 +76,13 @@ class OtherMember:
     """The epoch that it is active under, and for how long it was when it said so."""
     sequences: Mapping[str, int] = field(default_factory=dict)
     """Per stream, the newest output that it has computed."""
-    project: int | None = 0
-    """The number of the one that it runs (`rules.upgrading.Version`); None where it does not tell."""
+    project: int = 0
+    """The number of the one that it runs (`rules.upgrading.Version`)."""
     moves: int = 0
     """How many of the group's moves it knows of."""
 
     def is_of(self, project: int) -> bool:
-        """Whether it runs this project. An engine that tells none is of a hotspare that knows of one alone: it counts for each."""
-        return self.project in (None, project)
+        return self.project == project
 
     @property
     def differs(self) -> bool:

@@ -20,7 +20,7 @@ class Collected(Protocol):
 
 
 def collect(store: Collected, group: str, writer_gone_s: float) -> None:
-    """SnapshotFormat where a snapshot has a newer format: it may name more than can be read, and nothing goes. `writer_gone_s`: as
+    """SnapshotFormat where a snapshot has another format: it may name more than can be read, and nothing goes. `writer_gone_s`: as
     in `StoreSettings`."""
     _abandon(store, group, int(writer_gone_s * 1e6))
     _end_superseded(store, group)

@@ -201,7 +201,7 @@ class ChangelogStore:
         return {each for each, is_there in found.items() if is_there}
 
     def manifest(self, shot: Said) -> dict[str, PagePlace]:
-        """Header and pages by name. ValueError where it is damaged, SnapshotFormat where a newer hotspare wrote it."""
+        """Header and pages by name. ValueError where it is damaged, SnapshotFormat where it has another format."""
         if shot.of not in self._known:
             name, size, offsets = shot.value["manifest"]
             content = self._contents([PagePlace(name, size, tuple(offsets))]).get(name)

@@ -125,7 +125,7 @@ def holding(group: GroupObjects, blobs: Sequence[Blob]) -> HeldObjects | None:
 
 def collect(group: GroupObjects, known: dict[str, frozenset[str]], writer_gone_s: float) -> None:
     """Delete what no snapshot and no writer names; `known` as in `pages_of`, from call to call. Nothing is deleted where a manifest
-    has a newer format: it may name more than can be read. What cannot be reached is left to the next one. `writer_gone_s`: as in
+    has another format: it may name more than can be read. What cannot be reached is left to the next one. `writer_gone_s`: as in
     `StoreSettings`."""
     with contextlib.suppress(StoreError):
         listing = group.snapshots()

@@ -117,7 +117,7 @@ class GroupObjects:
         return self.bucket.sizes(self.path("pages"))
 
     def manifest(self, entry: ManifestObject) -> Manifest | None:
-        """None where it is gone; ValueError where it is damaged, SnapshotFormat where a newer hotspare wrote it."""
+        """None where it is gone; ValueError where it is damaged, SnapshotFormat where it has another format."""
         text = self.bucket.get(self.path("snapshots", entry.key))
         return None if text is None else parse_manifest(text)
 
@@ -208,7 +208,7 @@ def _entry_of(key: str) -> ManifestObject | None:
 
 
 def pages_of(group: GroupObjects, entries: Iterable[ManifestObject], known: dict[str, frozenset[str]]) -> set[str]:
-    """What their manifests name; damaged ones name nothing. SnapshotFormat where a newer hotspare wrote one. A manifest never
+    """What their manifests name; damaged ones name nothing. SnapshotFormat where one has another format. A manifest never
     changes: what it names is kept in `known`, as long as it is asked for."""
 
     def pages(entry: ManifestObject) -> frozenset[str]:
