@@ -20,6 +20,7 @@ from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.errors import ClusterError
 from hotspare.ha.member_record import news_of
+from hotspare.interpreter import ENVIRONMENT
 from hotspare.retry import Retry
 from hotspare.testing.parent_watch import ParentWatch
 from hotspare.testing.server_process import LOOPBACK, Machine
@@ -168,6 +169,7 @@ class Cluster:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 cwd=self.folder,
+                env={**os.environ, **ENVIRONMENT},
             )
         return self.adopt(SpawnedEngine(name, process, log, self.watch))
 
