@@ -1,6 +1,17 @@
-"""`python -m hotspare` is the `hotspare` command."""
+"""The `hotspare` command, and `python -m hotspare`."""
 
-from hotspare.cli.main import main
+from __future__ import annotations
+
+from hotspare.interpreter import start_again
+
+
+def start() -> None:
+    """Runs the command in the environment of every engine."""
+    start_again()
+    from hotspare.cli.main import main
+
+    main()
+
 
 if __name__ == "__main__":
-    main()
+    start()

@@ -1,12 +1,56 @@
-"""Settings of a Python process: those that keep whoever must answer in time from waiting for the interpreter itself, and how much
-memory it keeps for what it does next.
+"""Settings of a Python process: its environment, those that keep a thread that must answer in time from waiting for the interpreter
+itself, and how much memory it keeps for what it does next.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
+import os
 import sys
+import time
+from collections.abc import Iterator, Mapping
+
+ENVIRONMENT: Mapping[str, str] = {"TZ": "UTC", "PYTHONHASHSEED": "0"}
+"""What user code could see of its process, the same in every engine."""
+_DIGITS_VARIABLE = "PYTHONINTMAXSTRDIGITS"
+
+
+def fix_environment() -> None:
+    """Gives this process the environment of every engine: the time zone UTC, and Python's own limit of digits. Processes that it
+    starts get the hash seed 0, too, which Python reads when it starts (`start_again`)."""
+    os.environ.update(ENVIRONMENT)
+    os.environ.pop(_DIGITS_VARIABLE, None)
+    time.tzset()
+    sys.set_int_max_str_digits(sys.int_info.default_max_str_digits)
+
+
+@contextlib.contextmanager
+def fixed_environment() -> Iterator[None]:
+    """The same for a while, in a process that belongs to somebody else's program."""
+    names = (*ENVIRONMENT, _DIGITS_VARIABLE)
+    before, digits = {name: os.environ.get(name) for name in names}, sys.get_int_max_str_digits()
+    fix_environment()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        time.tzset()
+        sys.set_int_max_str_digits(digits)
+
+
+def start_again() -> None:
+    """Replaces this process by the same command with the environment of every engine, unless Python started with it. Call it before
+    anything else: it costs what Python takes to start, about 15 ms, and what was done before is lost."""
+    fix_environment()
+    if sys.flags.hash_randomization and not sys.flags.ignore_environment:
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ)  # noqa: S606 - this very command
+
 
 _SWITCH_INTERVAL_S = 0.0005
 """After so long a thread that computes lets another one have the interpreter. Kernels give it up and want it back many times in a

@@ -73,7 +73,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "server": _BELOW_HOST | {"host"},
     "spark": _BELOW_HOST | {"host"},
     "cli": _BELOW_HOST | {"host", "testing", "demo", "server", "spark"},
-    "__main__": frozenset({"cli"}),
+    "__main__": frozenset({"cli", "interpreter"}),
 }
 """Per part of hotspare the other parts that it may import; each may import itself."""
 

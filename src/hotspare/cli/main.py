@@ -18,6 +18,7 @@ import typer
 
 from hotspare import __version__
 from hotspare.errors import HotspareError, ProjectError, UsageError
+from hotspare.interpreter import fix_environment
 from hotspare.telemetry.secrets import masked
 
 COMMANDS: tuple[str, ...] = (
@@ -93,7 +94,8 @@ def _say_version(is_asked: bool) -> None:  # noqa: FBT001  typer calls it so
 
 
 def main() -> None:
-    """Entry point; leaves the process with its exit status."""
+    """Runs the command of `sys.argv`, and leaves the process with its exit status."""
+    fix_environment()
     try:
         app()(prog_name="hotspare")
     except HotspareError as error:

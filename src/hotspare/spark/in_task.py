@@ -27,6 +27,7 @@ from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.rows.letters import FLAG_TEXTS
 from hotspare.engine.rows.refusals import NO_BAD_ROWS, BadRows
 from hotspare.errors import HotspareError, UsageError
+from hotspare.interpreter import fixed_environment
 from hotspare.model.events import OPCODE_WORDS, Flag, Opcode
 from hotspare.model.project import Project
 from hotspare.model.resolve import resolve
@@ -80,6 +81,10 @@ class ShardWork:
     def run(self, batches: Iterable[pa.RecordBatch], shard: int, step_rows: int = STEP_ROWS) -> Iterator[pa.RecordBatch]:
         """Outputs as batches of fields, with the numbers of opcode and flags before and shard and sequence behind them. They do not
         depend on `step_rows`, which is how many rows the engine gets at a time."""
+        with fixed_environment():
+            yield from self._outputs(batches, shard, step_rows)
+
+    def _outputs(self, batches: Iterable[pa.RecordBatch], shard: int, step_rows: int) -> Iterator[pa.RecordBatch]:
         rows = _joined(batches, step_rows)
         first = next(rows, None)
         if first is None and self.span is not None:

@@ -21,6 +21,7 @@ from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.errors import ClusterError
 from hotspare.ha.member_record import news_of
+from hotspare.interpreter import ENVIRONMENT
 from hotspare.retry import Retry
 from hotspare.testing.parent_watch import ParentWatch
 from hotspare.testing.server_process import LOOPBACK, Machine
@@ -72,6 +73,7 @@ def launch(arguments: Sequence[str], folder: Path, log: Path, place: Machine) ->
             stderr=subprocess.STDOUT,
             start_new_session=True,
             cwd=folder,
+            env={**os.environ, **ENVIRONMENT},
         )
 
 

@@ -21,7 +21,6 @@ STATE = """
         schema: "id*:int64,x:double,n:int64"
         events: create
         init: begin
-        {transient}
         code: |
           counted = None
           def begin():
@@ -29,7 +28,7 @@ STATE = """
               counted = [0]
           def create(data):
               counted[0] += 1
-              return {{"n": counted[0]}}
+              return {"n": counted[0]}
 """
 COLUMNS = """
         type: python-columns
@@ -50,18 +49,9 @@ def _run(tmp_path: Path, window: str) -> tuple[int, str]:
 
 
 def test_what_is_kept_gives_the_same_after_each_restore(tmp_path: Path) -> None:
-    status, told = _run(tmp_path, STATE.format(transient=""))
+    status, told = _run(tmp_path, STATE)
     assert status == 0, told
     assert "20 events give the same in all of 4 runs" in told
-
-
-def test_what_is_kept_and_not_saved_is_found(tmp_path: Path) -> None:
-    """A transient variable that events change."""
-    status, told = _run(tmp_path, STATE.format(transient="transient: [counted]"))
-    assert status == 1
-    assert "output 2 of q/made is not the same" in told
-    assert "in the first run: I,N,1,0.5,2" in told
-    assert "restored from a snapshot after each: I,N,1,0.5,1" in told
 
 
 def test_a_function_over_columns_that_is_row_by_row_gives_the_same(tmp_path: Path) -> None:

@@ -17,9 +17,6 @@ TOO_LARGE = {
                 continue
     """,
     "a comprehension over numbers without an end": "import itertools\n        return [x for x in itertools.count()]",
-    "a list of numbers without an end": "import itertools\n        return list(itertools.count())",
-    "all numbers of a long range": "return list(range(10 ** 9))",
-    "the sum of a long range": "return sum(range(10 ** 12))",
     "a function that calls itself": "return f()",
     "functions that call each other": "return g()",
     "a lambda that is handed to itself": "h = lambda s: s(s)\n        return h(h)",
@@ -35,12 +32,10 @@ TOO_LARGE = {
     "a list that doubles": "s = [1]\n        for i in range(99): s = s + s\n        return s",
     "a number of many digits": "return 10 ** 10 ** 10",
     "a shift of many bits": "return 1 << 10 ** 12",
-    "a factorial": "import math\n        return math.factorial(10 ** 7)",
     "a wide text": "return 'x'.ljust(10 ** 12)",
     "a wide format": "return f'{1:1000000000}'",
     "a wide old format": "return '%1000000000d' % 1",
     "a wide new format": "return '{:1000000000}'.format(1)",
-    "many bytes": "return bytes(10 ** 12)",
     "a join of long texts": "s = 'x' * 100000\n        return ''.join([s] * 10000)",
     "a replacement that grows": "s = 'x' * 100000\n        return s.replace('x', s)",
     "a text of an error without an end": """
@@ -70,8 +65,7 @@ FAILS = {
     "an attribute of a function": ("f.count = 1", "AttributeError: an attribute of f cannot be bound"),
     "an attribute of a class": ("Thing.count = 1", "AttributeError: an attribute of Thing cannot be bound"),
     "an attribute of a module": ("import math\n        math.pi = 3", "AttributeError: an attribute of math cannot be bound"),
-    "a change of what holds functions": ("functions['a'] = f", "TypeError: this dict holds functions"),
-    "a dangerous expression": ("import re\n        return re.match('(a+)+$', 'a' * 40 + 'b')", "repeats a repetition"),
+    "a change of what holds functions": ("functions['a'] = f", "TypeError: this dict holds what cannot be saved"),
 }
 
 

@@ -35,6 +35,7 @@ from hotspare.host.partitioned.project_files import ProjectFiles
 from hotspare.host.partitioned.shard_host import ShardHost
 from hotspare.host.process import EXIT_OK
 from hotspare.host.project import checked_project
+from hotspare.interpreter import fix_environment
 from hotspare.runners.spark.partitioned.place import TaskPlace
 from hotspare.telemetry.log import Log, LogEvent, LogFormat, configure_logging
 
@@ -74,7 +75,8 @@ class TaskEnd:
 
 
 def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
-    """In the main thread of a process of its own, to its end."""
+    """Runs the engines of some shards, in the main thread of a process of its own, to its end."""
+    fix_environment()
     _end_with_parent()
     link = TaskLink(spec, place)
     refusal = link.open()

@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 
 import hotspare
 from hotspare.errors import RunnerError
+from hotspare.interpreter import ENVIRONMENT
 from hotspare.runners.spark.bound_process import start_bound
 from hotspare.runners.spark.jre import find_java
 from hotspare.runners.spark.settings import jvm_options, session_conf
@@ -182,6 +183,7 @@ def _connect(info: Path, conf: dict[str, str]) -> SparkSession:
     spark_conf.setAll(conf.items())
     context = SparkContext(gateway=gateway, conf=spark_conf)
     context.pythonExec = sys.executable  # workers run what we run, whatever `python3` on PATH is
+    context.environment.update(ENVIRONMENT)
     return SparkSession(context)
 
 

@@ -22,7 +22,7 @@ from hotspare.bus.open import open_bus
 from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.errors import HotspareError, RunnerError
 from hotspare.inbound import Inbound
-from hotspare.interpreter import pass_over_what_is_there
+from hotspare.interpreter import fix_environment, pass_over_what_is_there
 from hotspare.runners.contract import BatchLimits, HeadLike, HeadPlace, Positions, RunnerInput, SourceTopic
 from hotspare.runners.reading import check_positions
 from hotspare.runners.spark.failure import WorkerFailure, unpack
@@ -159,7 +159,9 @@ def head_of(packed: bytes) -> HeadLike:
 
 @functools.cache
 def settle() -> None:
-    """Spark's worker collects garbage after every task, 20 ms for what its modules hold; they will not become garbage."""
+    """Gives a worker of Spark the environment of every engine. Spark has it collect garbage after every task, 20 ms for what its
+    modules hold, which will not become garbage."""
+    fix_environment()
     pass_over_what_is_there()
 
 

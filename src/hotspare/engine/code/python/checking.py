@@ -1,14 +1,16 @@
-"""What people's Python code may not say, found in its syntax: what differs between engines, or would be kept where nobody sees it.
+"""Finds in the syntax of user code what differs between engines, or would be kept and never saved.
 
-This guards determinism. It is no wall against people who mean harm: code in a project is trusted as the project is.
+This guards determinism. It is no wall against code that means harm: code in a project is trusted as the project is.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Set
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
+from hotspare.engine.code.python.allowed_attributes import is_free
+from hotspare.engine.code.python.rewriting import imported_modules
 from hotspare.engine.code.python.words import words
 
 
@@ -68,60 +70,28 @@ METHODS_WITH_TWO_LINES = frozenset(
 """Methods with such names that a class may have. A call of them is written with an operator."""
 READABLE = frozenset({"__init__", "__name__", "__post_init__"})
 """Attributes with such names that may be read."""
-HIDDEN_ATTRIBUTES = frozenset(
-    words(
-        """
-        gi_frame gi_code cr_frame cr_code ag_frame f_back f_globals f_locals f_code f_builtins tb_frame tb_next
-        func_globals mro
-        """
-    )
-)
 _GLOBAL_NAMES = frozenset({"__name__", "__doc__"})
 
 
 def check(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
-    """Every mistake, in the order of lines. A name that the program gives to something of its own means that."""
+    """Yields every mistake, in the order of lines. A name that the program gives to something of its own means that."""
     found: list[Refused] = []
     own = set(_bound(syntax))
-    defines_register = any(isinstance(node, ast.FunctionDef) and node.name == "register" for node in ast.walk(syntax))
     for count, node in enumerate(ast.walk(syntax)):
         if count > NAMES_MAX:
             found.append(Refused(0, "the code is too long", f"use at most {NAMES_MAX} names, values and operators"))
             break
         rule = _RULES.get(type(node))
-        if isinstance(node, ast.Name):
-            found += _name(node, own)
+        if isinstance(node, ast.Name) and node.id in REFUSED_NAMES and node.id not in own:
+            why, hint = REFUSED_NAMES[node.id]
+            found.append(_refused(node, f"{node.id} cannot be used: {why}", hint))
         elif rule is not None:
             found += rule(node)
+        found += _names(node)
         if isinstance(node, ast.Import | ast.ImportFrom):
             found += _imports(node, importable)
-        if isinstance(node, ast.Attribute) and node.attr in _CHANGES and _is_type(node.value, own):
-            found.append(
-                _refused(node, f"{node.attr} is called of a type, and would change what is kept unseen", "call it of the object")
-            )
-        if isinstance(node, ast.Attribute) and node.attr == "register" and not defines_register:
-            found.append(_refused(node, "a class that is registered would be kept and never saved", "let it inherit"))
     found += _members(syntax, importable)
     return iter(sorted(set(found)))
-
-
-_CHANGES = frozenset(
-    words(
-        """
-        append extend insert pop remove clear sort reverse update setdefault popitem fromlist frombytes fromunicode byteswap
-        """
-    )
-)
-"""Methods that change a list, dict or array."""
-_KEPT_TYPES = frozenset({"list", "dict", "array", "defaultdict"})
-
-
-def _is_type(node: ast.expr, own: Set[str]) -> bool:
-    """Whether it is a type whose objects are kept: `list`, `array.array`, and no variable of that name."""
-    if isinstance(node, ast.Name):
-        return node.id in _KEPT_TYPES and node.id not in own
-    is_member = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    return is_member and node.attr in _KEPT_TYPES and node.value.id in ("array", "collections")  # type: ignore[attr-defined]
 
 
 def _refused(node: ast.AST, message: str, hint: str) -> Refused:
@@ -144,17 +114,12 @@ def _imports(node: ast.Import | ast.ImportFrom, importable: Importable) -> Itera
 
 
 def _members(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
-    """What is used of a module under the name by which it was imported, if nothing else has that name."""
-    modules: dict[str, str] = {}
-    for node in ast.walk(syntax):
-        if isinstance(node, ast.Import):
-            modules |= {alias.asname or alias.name: alias.name for alias in node.names if alias.asname or "." not in alias.name}
-    bound = {node.id for node in ast.walk(syntax) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-    bound |= {node.arg for node in ast.walk(syntax) if isinstance(node, ast.arg)}
+    """Looks at what is used of a module under the name by which it was imported."""
+    modules = imported_modules(syntax)
     for node in ast.walk(syntax):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and isinstance(node.ctx, ast.Load):
             module = modules.get(node.value.id)
-            if module is None or node.value.id in bound or importable(module, ""):
+            if module is None or importable(module, ""):
                 continue
             if why := importable(module, node.attr):
                 yield _refused(node, f"{module}.{node.attr} is not there", why)
@@ -170,18 +135,40 @@ def _bound(syntax: ast.Module) -> Iterator[str]:
             yield node.arg
 
 
-def _name(node: ast.Name, own: Set[str]) -> Iterator[Refused]:
-    if node.id in REFUSED_NAMES and node.id not in own:
-        why, hint = REFUSED_NAMES[node.id]
-        yield _refused(node, f"{node.id} cannot be used: {why}", hint)
-    elif node.id.startswith("__") and node.id not in _GLOBAL_NAMES:
-        yield _refused(node, f"the name {node.id} begins with two underscores", "give it another name")
+_NAME_FIELDS = ("id", "name", "arg", "asname", "rest", "names", "kwd_attrs")
+
+
+def _names(node: ast.AST) -> Iterator[Refused]:
+    """Names with two underscores before them are Python's own, or the engine's."""
+    if isinstance(node, ast.FunctionDef):
+        return
+    for field in _NAME_FIELDS:
+        value: Any = getattr(node, field, None)
+        for name in value if isinstance(value, list) else [value]:
+            if isinstance(name, str) and name.startswith("__") and not _may_have(node, field, name):
+                yield _refused(node, f"the name {name} begins with two underscores", "give it another name")
+
+
+def _may_have(node: ast.AST, field: str, name: str) -> bool:
+    if isinstance(node, ast.Name):
+        return name in _GLOBAL_NAMES and isinstance(node.ctx, ast.Load)
+    return isinstance(node, ast.alias) and field == "name"
 
 
 def _attribute(node: ast.Attribute) -> Iterator[Refused]:
-    hidden = node.attr.startswith("__") and node.attr.endswith("__") and node.attr not in READABLE
-    if hidden or node.attr in HIDDEN_ATTRIBUTES:
+    if node.attr.startswith("__") and node.attr.endswith("__") and node.attr not in READABLE:
         yield _refused(node, f"the attribute {node.attr} is Python's own", "leave it out")
+
+
+def _class_pattern(node: ast.MatchClass) -> Iterator[Refused]:
+    for name in node.kwd_attrs:
+        if not is_free(name):
+            yield _refused(node, f"the attribute {name} cannot be used in a pattern", "read it in the code of the case")
+
+
+def _comparison(node: ast.Compare) -> Iterator[Refused]:
+    if len(node.ops) > 1 and any(isinstance(each, ast.Is | ast.IsNot) for each in node.ops):
+        yield _refused(node, "`is` stands in a chain of comparisons", "write two comparisons, with `and` between them")
 
 
 def _function(node: ast.FunctionDef) -> Iterator[Refused]:
@@ -196,11 +183,6 @@ def _function(node: ast.FunctionDef) -> Iterator[Refused]:
                 f"an argument of function {node.name} has a default that can change, which would be kept and never saved",
                 "use None as the default, and make the value in the function; what is to be kept is a module variable",
             )
-
-
-def _arguments(node: ast.arg) -> Iterator[Refused]:
-    if node.arg.startswith("__"):
-        yield _refused(node, f"an argument has the name {node.arg}", "give it another name")
 
 
 def _try(node: ast.Try) -> Iterator[Refused]:
@@ -227,21 +209,14 @@ def _grouped(node: ast.AST) -> Iterator[Refused]:
     yield _refused(node, "except* is not understood", "use except")
 
 
-def _handler(node: ast.ExceptHandler) -> Iterator[Refused]:
-    if node.name and node.name.startswith("__"):
-        yield _refused(node, f"the name {node.name} begins with two underscores", "give it another name")
+def _unknown(node: ast.AST) -> Iterator[Refused]:
+    yield _refused(node, "type parameters are not understood", "leave them out")
 
 
-def _global(node: ast.Global | ast.Nonlocal) -> Iterator[Refused]:
-    for name in node.names:
-        if name.startswith("__"):
-            yield _refused(node, f"the name {name} begins with two underscores", "give it another name")
-
-
+_NEW_SYNTAX = ("TypeAlias", "TypeVar", "ParamSpec", "TypeVarTuple", "TemplateStr")
 _RULES: Mapping[type[ast.AST], Callable[..., Iterator[Refused]]] = {
     ast.Attribute: _attribute,
     ast.FunctionDef: _function,
-    ast.arg: _arguments,
     ast.Try: _try,
     ast.With: _with,
     ast.AsyncFunctionDef: _asynchronous,
@@ -249,7 +224,7 @@ _RULES: Mapping[type[ast.AST], Callable[..., Iterator[Refused]]] = {
     ast.AsyncWith: _asynchronous,
     ast.Await: _asynchronous,
     ast.TryStar: _grouped,
-    ast.ExceptHandler: _handler,
-    ast.Global: _global,
-    ast.Nonlocal: _global,
+    ast.Compare: _comparison,
+    ast.MatchClass: _class_pattern,
+    **{kind: _unknown for name in _NEW_SYNTAX if (kind := getattr(ast, name, None)) is not None},
 }

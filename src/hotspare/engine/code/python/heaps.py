@@ -1,12 +1,10 @@
-"""Heaps for people's code. Python's own change lists without asking them, so those that are kept would not write it down."""
+"""Heaps for user code. Python's own functions change lists without calling their methods, so a kept list would not record it."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
 from typing import Any
-
-from hotspare.engine.code.python.kept import KeptList
 
 
 def heap_members() -> Mapping[str, Any]:
@@ -18,7 +16,7 @@ def heap_members() -> Mapping[str, Any]:
 
 def _of_kept(usual: Callable[..., Any], kept: Callable[..., Any]) -> Callable[..., Any]:
     def change(heap: Any, *item: Any) -> Any:
-        return (kept if type(heap) is KeptList else usual)(heap, *item)
+        return (kept if isinstance(heap, list) and type(heap) is not list else usual)(heap, *item)
 
     return change
 

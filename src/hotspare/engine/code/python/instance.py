@@ -28,6 +28,7 @@ from hotspare.engine.code.contract import (
 from hotspare.engine.code.python.kept import SeenEvent
 from hotspare.engine.code.python.kept_bytes import encode
 from hotspare.engine.code.python.meter import PythonLimits
+from hotspare.engine.code.python.plain_values import plain_value
 from hotspare.engine.code.python.program import CallFailure, CallTooLarge, Interpreter, PythonText, Unloadable
 from hotspare.engine.code.python.rows import EventReader, MadeColumns, event_rows
 from hotspare.engine.code.python.stack import at_fixed_level
@@ -120,7 +121,7 @@ class PythonInstance(Instance):
         if not called.__code__.co_flags & CO_VARARGS:
             arguments = arguments[: called.__code__.co_argcount]
         try:
-            return self._interpreter.call(called, arguments, moment.time_us, moment.seed)
+            return self._interpreter.call(lambda *given: plain_value(called(*given)), arguments, moment.time_us, moment.seed)
         except CallFailure as failure:
             raise _code_failure(failure) from failure
 
@@ -173,7 +174,7 @@ class PythonInstance(Instance):
         def take(rows: list[int], found: list[Any]) -> None:
             passes[rows] = found
 
-        return passes, self._each(function, events, lambda returned: [truth(returned)], take, len(events)).failed
+        return passes, self._each(function, events, lambda made: [truth(made)], take, len(events)).failed
 
     def _each(
         self,
@@ -207,8 +208,8 @@ class PythonInstance(Instance):
             for row, (event, opcode, time_us, seed) in enumerate(zip(rows, opcodes, times, seeds, strict=True), first):
                 begin(time_us, seed)
                 try:
-                    returned = called(event, {"opcode": OPCODE_TEXT[opcode], "input": name}) if takes_context else called(event)
-                    more = read(returned)
+                    made = called(event, {"opcode": OPCODE_TEXT[opcode], "input": name}) if takes_context else called(event)
+                    more = read(made)
                     end()
                 except CodeFailure as error:
                     interpreter.keeper.roll_back()

@@ -20,6 +20,7 @@ from weakref import ref
 
 from hotspare.engine.code.python.kept import ABSENT, Journal, KeptArray, KeptDict, KeptList, NotPlain, SeenEvent, no_value
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
+from hotspare.engine.code.python.stand_ins import REAL
 
 NESTING_MAX = 64
 FACTORIES: Mapping[str, Any] = {
@@ -80,6 +81,8 @@ class Keeper:
         self._scopes: list[Scope] = []
         self._rebound: list[tuple[Scope, tuple[str, ...]]] = []
         """Scopes that are new, and what may be bound in them once they are settled."""
+        self._fixed: list[tuple[dict[str, Any], str, Any]] = []
+        """Variables that are not kept, and what they were bound to when the code was loaded."""
         self._next_number = 0
         self._frozen: list[ref[FrozenVariables]] = []
 
@@ -98,9 +101,12 @@ class Keeper:
         """The variables of a module that are kept."""
         return next(scope.names for scope in self._scopes if scope.module == module)
 
-    def watch(self, module: str, variables: dict[str, Any], names: Sequence[str], rebound: Set[str]) -> None:
-        """Keep these variables of a module from now on, of which functions may bind those that are `rebound`. Until the first
-        commit all may be."""
+    def watch(
+        self, module: str, variables: dict[str, Any], names: Sequence[str], rebound: Set[str], fixed: Mapping[str, Any]
+    ) -> None:
+        """Keeps these variables of a module from now on, of which functions may bind those that are `rebound`. Until the first
+        commit all may be. `fixed`: variables with the values that they must keep."""
+        self._fixed += [(variables, name, value) for name, value in fixed.items()]
         self._scopes.append(Scope(module, variables, tuple(names), tuple(names), {}))
         self._rebound.append((self._scopes[-1], tuple(name for name in names if name in rebound)))
         self._may_bind = True
@@ -123,6 +129,9 @@ class Keeper:
     def commit(self) -> None:
         """NotPlain, and nothing is settled, where something else than plain values is found, or too much of them."""
         changes, bound = self.journal.changes, self._bound() if self._may_bind else ()
+        for variables, name, value in self._fixed:
+            if variables.get(name) is not value:
+                raise NotPlain(f"another value in the module variable {name}, which is transient")
         if not changes and not bound:
             return
         self._met = {}
@@ -188,6 +197,8 @@ class Keeper:
         self.bytes_used = self._bytes_committed
         for scope in self._scopes:
             self.set(scope.module, scope.committed)
+        for variables, name, value in self._fixed:
+            variables[name] = value
         if self._is_too_much:
             self._is_too_much, self._bytes_least = False, self._counted()
 
@@ -254,6 +265,7 @@ class Keeper:
             return value
         if kind in (dict, KeptDict, defaultdict, SeenEvent):
             factory = _FACTORY_OF.get(kind, _none)(value)
+            factory = REAL.get(factory, factory) if isinstance(factory, type) else factory
             if factory is not None and factory not in FACTORIES.values():
                 raise NotPlain("a defaultdict that makes something else than plain values")
             return self._adopt_dict(value, factory, number, depth)

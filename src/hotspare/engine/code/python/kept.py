@@ -11,6 +11,8 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import Any, SupportsIndex
 
+from hotspare.engine.code.python.sets import OrderedFrozenSet
+
 ABSENT: Any = object()
 """What stood at a key where nothing stood."""
 
@@ -68,6 +70,15 @@ def _less(before: float, after: float) -> float:
     return max(0, before - after) if math.isfinite(after) else before
 
 
+_KEYS = frozenset({str, int, bytes, bool, type(None), float})
+
+
+def is_plain_key(key: Any) -> bool:
+    """Whether a dict finds the key without running methods of user code."""
+    kind = type(key)
+    return kind in _KEYS or ((kind is tuple or kind is OrderedFrozenSet) and all(map(is_plain_key, key)))
+
+
 _get: Callable[..., Any] = dict.get
 _put: Callable[..., None] = dict.__setitem__
 
@@ -80,7 +91,9 @@ class KeptDict(dict[Any, Any]):
         self.journal, self.number, self.factory, self.shares = journal, number, factory, journal.shares
 
     def undo(self, key: Any, before: Any) -> None:
-        if before is ABSENT:
+        if key is not _WHOLE and not is_plain_key(key):
+            self._drop_other_keys()
+        elif before is ABSENT:
             dict.pop(self, key, None)
         elif key is _WHOLE:
             dict.clear(self)
@@ -90,6 +103,10 @@ class KeptDict(dict[Any, Any]):
 
     def put(self, where: Any, after: Any, before: Any, adopt: Callable[[Any], Any], adopt_key: Callable[[Any], None]) -> None:
         """What was put at the key, and is there now, is adopted."""
+        if where is not _WHOLE and not is_plain_key(where):  # a look into the dict would run methods of the key
+            if any(key is where for key in self):
+                adopt_key(where)
+            return
         if where is _WHOLE or (value := dict.get(self, where, ABSENT)) is ABSENT:
             return
         adopt_key(where)
@@ -99,7 +116,7 @@ class KeptDict(dict[Any, Any]):
     def lost(self, where: Any, before: Any, after: Any, size: Callable[[Any], float]) -> float:
         """How much less than before all that is kept holds by this change, at most. `size` of a value alone: of a container without
         end, since it may be kept elsewhere or not."""
-        if before is ABSENT:
+        if before is ABSENT or (where is not _WHOLE and not is_plain_key(where)):
             return 0
         if where is _WHOLE:
             return math.inf
@@ -110,6 +127,12 @@ class KeptDict(dict[Any, Any]):
 
     def content(self) -> dict[Any, Any]:
         return dict(self)
+
+    def _drop_other_keys(self) -> None:
+        """Only plain keys are kept; what else came in the call goes, without running methods of it."""
+        plain = {key: value for key, value in dict.items(self) if is_plain_key(key)}
+        dict.clear(self)
+        dict.update(self, plain)
 
     def __missing__(self, key: Any) -> Any:
         if self.factory is None:
@@ -342,6 +365,11 @@ class KeptArray(_KeptSequence, array):  # type: ignore[type-arg]
         more.fromlist(values)
         self.extend(more)
 
+    def fromunicode(self, text: Any) -> None:
+        more = array(self.typecode)
+        more.fromunicode(text)
+        self.extend(more)
+
     def frombytes(self, data: Any) -> None:
         more = array(self.typecode)
         more.frombytes(data)
@@ -352,3 +380,37 @@ class KeptArray(_KeptSequence, array):  # type: ignore[type-arg]
 
     def __repr__(self) -> str:
         return repr(self.content())
+
+
+def _refuse(self: Any, *_: Any, **__: Any) -> Any:
+    raise TypeError(f"this {type(self).__name__} holds what cannot be saved, or is transient, so it cannot change")
+
+
+class FixedDict(dict[Any, Any]):
+    """A dict that lives as long as the program and is not state, so it cannot change."""
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return dict, (dict(self),)
+
+
+class FixedList(list[Any]):
+    """A list that lives as long as the program and is not state, so it cannot change."""
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        return list, (list(self),)
+
+
+for _kind, _name in {
+    KeptDict: "dict",
+    FixedDict: "dict",
+    SeenEvent: "dict",
+    KeptList: "list",
+    FixedList: "list",
+    KeptArray: "array",
+}.items():
+    _kind.__name__ = _kind.__qualname__ = _name  # what user code sees in messages

@@ -1,8 +1,9 @@
-"""How much one call of people's Python code may do: steps and depth, counted the same in every engine.
+"""Counts what one call of user code does: steps and depth, the same in every engine.
 
-A step is a turn of a loop, a call of a function, or work on 64 elements that Python does by itself, such as joining texts. No clock
-decides: two engines would differ. What goes beyond a limit raises `LimitExceeded`, which no `except` of people's code catches, and
-goes on raising it at every further step, so that the call ends soon whatever the code does about it.
+A step is a turn of a loop or a call of a function. No clock decides: two engines would differ. A call beyond a limit raises
+`LimitExceeded`, which no `except` of user code catches, and every further step raises it again, so that the call ends whatever the
+code does about it. What Python's own functions do at once is not counted; only the sizes of values that operators and a few
+methods make are compared with limits before they are made.
 """
 
 from __future__ import annotations
@@ -10,22 +11,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice, repeat
-from typing import Any
+from itertools import chain, repeat
+from typing import Any, NoReturn
 
-ELEMENTS_PER_STEP = 64
 _STEP = True
-"""What a step is for whoever asks: true."""
-FREE_ELEMENTS = 256
-"""Work on fewer elements than this is part of the step in which it is done."""
 _FIRST = (_STEP,) * 4096
 """The steps of most calls. An iterator over a tuple can be put back to its beginning, which takes a tenth of making another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonLimits:
-    """Of one call: `steps` and `depth` of functions within each other. Of one value that it makes: `elements` of a sequence and
-    `bits` of a number. Of all that a program keeps: `kept_bytes`."""
+    """Limits of one call: `steps`, and `depth` of functions within each other. Limits of one value that it makes: `elements` of a
+    sequence and `bits` of a number. The limit of all that a program keeps: `kept_bytes`."""
 
     steps: int = 1_000_000
     depth: int = 100
@@ -35,23 +32,28 @@ class PythonLimits:
 
 
 class LimitExceeded(BaseException):
-    """The call does more than it may; the text says more of what. Not an `Exception`: people's code does not catch it."""
+    """The call does more than it may; the text names the limit. It is not an `Exception`: user code cannot catch it."""
+
+
+class MemoryEnded(BaseException):
+    """The process has no more memory. When that happens depends on the engine, so the engine ends."""
 
 
 class Meter:
-    """Counts one call at a time. `tick` is a step: true, and one of them less. It is another object where `begin` says so."""
+    """Counts one call at a time. `tick` takes a step and returns True. `begin` replaces it by another function."""
 
-    __slots__ = ("_can_go_back", "_chain", "_depth", "_first", "_left", "_no_more", "limits", "over", "tick")
+    __slots__ = ("_can_go_back", "_chain", "_depth", "_first", "_left", "_no_more", "is_memory_over", "limits", "over", "tick")
 
     def __init__(self, limits: PythonLimits) -> None:
         self.limits = limits
+        self.is_memory_over = False
         self._no_more = _NoMore(self)
         self.begin()
 
     def begin(self, steps: int | None = None) -> None:
-        """A call begins, with a `tick` of its own."""
+        """Begins a call, with a `tick` of its own."""
         self.over = ""
-        """What went beyond its limit, "" while nothing did."""
+        """The limit that was exceeded, "" while none was."""
         self._depth = 0
         self._can_go_back = steps is None
         count = self.limits.steps if steps is None else steps
@@ -61,34 +63,17 @@ class Meter:
         self.tick: Callable[[], bool] = self._chain.__next__
 
     def begin_again(self) -> bool:
-        """A call begins, with the `tick` of the one before. False, and nothing has begun: that one took too many steps for this, or
-        had others to take."""
+        """Begins a call with the `tick` of the one before. Returns False, and begins nothing, if that one took too many steps for
+        this, or had another limit."""
         if self.over or not self._can_go_back or not self._first.__length_hint__():
             return False
         self._first.__setstate__(0)
         self._depth = 0
         return True
 
-    @property
-    def steps(self) -> Iterator[bool]:
-        """One item for each step that is left; whoever takes them pays."""
-        return self._chain
-
-    def charge(self, elements: int) -> None:
-        """Python is about to work on so many elements by itself."""
-        if elements > FREE_ELEMENTS:
-            if elements > self.limits.elements:
-                self.stop(f"a value of more than {self.limits.elements} elements")
-            deque(islice(self._chain, elements // ELEMENTS_PER_STEP), maxlen=0)
-
-    def charge_bits(self, bits: int) -> None:
-        """A number of about so many bits is about to be made."""
-        if bits > self.limits.bits:
-            self.stop(f"a number of more than {self.limits.bits} bits")
-        self.charge(bits // 8)
-
     def enter(self) -> None:
-        """A function that may call itself begins, or a generator goes on."""
+        """Counts a call of a function, or of a generator that goes on, as a step and by its depth."""
+        self.tick()
         self._depth += 1
         if self._depth > self.limits.depth:
             self.stop(f"more than {self.limits.depth} functions within each other")
@@ -97,20 +82,27 @@ class Meter:
         self._depth -= 1
 
     def check(self) -> None:
-        """LimitExceeded where the code went on as if it had not been raised."""
+        """Raises again what the code went on after."""
+        if self.is_memory_over:
+            raise MemoryEnded
         if self.over:
             raise LimitExceeded(self.over)
 
-    def stop(self, over: str) -> None:
-        """Raise LimitExceeded, now and at every further step."""
+    def stop(self, over: str) -> NoReturn:
+        """Raises LimitExceeded, now and at every further step."""
         self.over = self.over or over
         deque(self._first, maxlen=0)
         deque(self._left, maxlen=0)
         raise LimitExceeded(self.over)
 
+    def end_by_memory(self) -> NoReturn:
+        """Raises MemoryEnded, now and when the call ends."""
+        self.is_memory_over = True
+        raise MemoryEnded
+
 
 class _NoMore:
-    """What is left where no step is: it raises, and does so again."""
+    """The steps after the last one: each raises LimitExceeded."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter

@@ -1,4 +1,4 @@
-"""Clocks and random numbers of people's code: the time of the event, and numbers that its position determines."""
+"""Clocks and random numbers of user code: the time of the event, and numbers that its position determines."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import datetime as real
 import random
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-from hotspare.engine.code.python.meter import Meter
 from hotspare.engine.code.python.words import words
 
 _EPOCH = real.datetime(1970, 1, 1, tzinfo=real.UTC)
 
 
 class CallClock:
-    """What time it is for the code, and the numbers that it draws; set before each call."""
+    """The time of the present call and its random numbers; set before each call."""
 
-    __slots__ = ("_generator", "meter", "seed", "time_us")
+    __slots__ = ("_generator", "seed", "time_us")
 
-    def __init__(self, meter: Meter) -> None:
-        self.meter = meter
+    def __init__(self) -> None:
         self.set(0, 0)
 
     def set(self, time_us: int, seed: int) -> None:
@@ -38,65 +36,86 @@ class CallClock:
         return _EPOCH + real.timedelta(microseconds=self.time_us)
 
 
+class EventDate(real.date):
+    """`datetime.date`, in which today is the day of the event."""
+
+    _clock: ClassVar[CallClock]
+
+    @classmethod
+    def today(cls) -> Any:
+        now = cls._clock.utc()
+        return cls(now.year, now.month, now.day)
+
+    @classmethod
+    def fromtimestamp(cls, timestamp: float, /) -> Any:
+        made = real.datetime.fromtimestamp(timestamp, real.UTC)
+        return cls(made.year, made.month, made.day)
+
+
+class EventDatetime(real.datetime):
+    """`datetime.datetime`, in which now is the time of the event, and the zone of the machine is UTC."""
+
+    _clock: ClassVar[CallClock]
+    _date: ClassVar[type[EventDate]]
+
+    @classmethod
+    def now(cls, tz: real.tzinfo | None = None) -> Any:
+        now = cls._clock.utc()
+        return cls._made_of(now.replace(tzinfo=None) if tz is None else now.astimezone(tz))
+
+    @classmethod
+    def utcnow(cls) -> Any:
+        return cls.now()
+
+    @classmethod
+    def today(cls) -> Any:
+        return cls.now()
+
+    @classmethod
+    def fromtimestamp(cls, timestamp: float, tz: real.tzinfo | None = None) -> Any:
+        made = real.datetime.fromtimestamp(timestamp, real.UTC)
+        return cls._made_of(made.replace(tzinfo=None) if tz is None else made.astimezone(tz))
+
+    @classmethod
+    def utcfromtimestamp(cls, timestamp: float, /) -> Any:
+        return cls.fromtimestamp(timestamp)
+
+    @classmethod
+    def _made_of(cls, made: real.datetime) -> Any:
+        parts = made.year, made.month, made.day, made.hour, made.minute, made.second, made.microsecond
+        return cls(*parts, made.tzinfo, fold=made.fold)
+
+    def date(self) -> Any:
+        return self._date(self.year, self.month, self.day)
+
+    def timestamp(self) -> float:
+        return (self.replace(tzinfo=real.UTC) if self.tzinfo is None else self)._exact().timestamp()
+
+    def astimezone(self, tz: real.tzinfo | None = None) -> Any:
+        known = self.replace(tzinfo=real.UTC) if self.tzinfo is None else self
+        return type(self)._made_of(known._exact().astimezone(tz or real.UTC))
+
+    def _exact(self) -> real.datetime:
+        parts = self.year, self.month, self.day, self.hour, self.minute, self.second, self.microsecond
+        return real.datetime(*parts, self.tzinfo, fold=self.fold)
+
+
 def datetime_members(clock: CallClock) -> Mapping[str, Any]:
-    """The module `datetime`, in which it is the time of the event, and the zone of the machine is UTC."""
-
-    class datetime(real.datetime):
-        @classmethod
-        def now(cls, tz: real.tzinfo | None = None) -> Any:
-            now = clock.utc()
-            return cls._of(now.replace(tzinfo=None) if tz is None else now.astimezone(tz))
-
-        @classmethod
-        def utcnow(cls) -> Any:
-            return cls._of(clock.utc().replace(tzinfo=None))
-
-        @classmethod
-        def today(cls) -> Any:
-            return cls._of(clock.utc().replace(tzinfo=None))
-
-        @classmethod
-        def fromtimestamp(cls, timestamp: float, tz: real.tzinfo | None = None) -> Any:
-            made = real.datetime.fromtimestamp(timestamp, real.UTC)
-            return cls._of(made.replace(tzinfo=None) if tz is None else made.astimezone(tz))
-
-        @classmethod
-        def utcfromtimestamp(cls, timestamp: float) -> Any:
-            return cls.fromtimestamp(timestamp)
-
-        @classmethod
-        def _of(cls, made: real.datetime) -> Any:
-            parts = made.year, made.month, made.day, made.hour, made.minute, made.second, made.microsecond
-            return cls(*parts, made.tzinfo, fold=made.fold)
-
-        def timestamp(self) -> float:
-            return (self.replace(tzinfo=real.UTC) if self.tzinfo is None else self)._exact().timestamp()
-
-        def astimezone(self, tz: real.tzinfo | None = None) -> Any:
-            known = self.replace(tzinfo=real.UTC) if self.tzinfo is None else self
-            return type(self)._of(known._exact().astimezone(tz or real.UTC))
-
-        def _exact(self) -> real.datetime:
-            parts = self.year, self.month, self.day, self.hour, self.minute, self.second, self.microsecond
-            return real.datetime(*parts, self.tzinfo, fold=self.fold)
-
-    class date(real.date):
-        @classmethod
-        def today(cls) -> Any:
-            now = clock.utc()
-            return cls(now.year, now.month, now.day)
-
-        @classmethod
-        def fromtimestamp(cls, timestamp: float) -> Any:
-            made = real.datetime.fromtimestamp(timestamp, real.UTC)
-            return cls(made.year, made.month, made.day)
-
+    """The module `datetime`."""
+    date = type("date", (EventDate,), {"_clock": clock, "__module__": "datetime"})
+    datetime = type("datetime", (EventDatetime,), {"_clock": clock, "_date": date, "__module__": "datetime"})
+    for kind in (date, datetime):
+        least, most = kind.min, kind.max  # type: ignore[attr-defined]
+        kind.min, kind.max = (  # type: ignore[attr-defined]
+            kind(*each.timetuple()[:3]) if kind is date else datetime._made_of(each)  # type: ignore[attr-defined]
+            for each in (least, most)
+        )
     kept = ("MAXYEAR", "MINYEAR", "UTC", "time", "timedelta", "timezone", "tzinfo")
     return {name: getattr(real, name) for name in kept} | {"datetime": datetime, "date": date}
 
 
 def time_members(clock: CallClock) -> Mapping[str, Any]:
-    """What of the module `time` reads a clock: the time of the event, whichever clock is asked."""
+    """The members of `time` that read a clock: the time of the event, whichever clock is read."""
 
     def seconds() -> float:
         return clock.time_us / 1_000_000
@@ -113,19 +132,7 @@ def random_members(clock: CallClock) -> Mapping[str, Any]:
     """The module `random`; each call begins with a seed that the position of the event determines. `seed` has no meaning here."""
 
     def drawing(name: str) -> Callable[..., Any]:
-        def draw(*arguments: Any, **named: Any) -> Any:
-            generator = clock.generator
-            for argument in (*arguments, *named.values()):
-                if hasattr(argument, "__len__"):
-                    clock.meter.charge(len(argument))
-                elif isinstance(argument, int):
-                    clock.meter.charge(0)
-            if name in ("choices", "sample", "getrandbits", "randbytes"):
-                most = max((each for each in (*arguments, *named.values()) if isinstance(each, int)), default=0)
-                clock.meter.charge(most)
-            return getattr(generator, name)(*arguments, **named)
-
-        return draw
+        return lambda *arguments, **named: getattr(clock.generator, name)(*arguments, **named)
 
     names = words(
         """
@@ -137,7 +144,7 @@ def random_members(clock: CallClock) -> Mapping[str, Any]:
 
 
 def uuid_members(clock: CallClock) -> Mapping[str, Any]:
-    """The module `uuid` without what asks the machine; uuid4 comes of the random numbers of the call."""
+    """The module `uuid` without what reads the machine; uuid4 is made of the random numbers of the call."""
 
     def uuid4() -> Any:
         return uuid.UUID(int=clock.generator.getrandbits(128), version=4)

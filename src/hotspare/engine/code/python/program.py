@@ -6,7 +6,7 @@ text ─► syntax tree ─► check ─► rewritten with guards ─► code ob
 from __future__ import annotations
 
 import ast
-import re
+import importlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,24 +15,28 @@ from typing import Any
 
 from hotspare.engine.code.python.builtin_names import builtin_names, say_nothing
 from hotspare.engine.code.python.checking import Refused, check
-from hotspare.engine.code.python.guards import PROGRAM_MODULE, Guards, Namespace
+from hotspare.engine.code.python.guards import Guards
 from hotspare.engine.code.python.keeper import Keeper
 from hotspare.engine.code.python.kept import NotPlain
 from hotspare.engine.code.python.kept_bytes import decode, encode
-from hotspare.engine.code.python.meter import LimitExceeded, Meter, PythonLimits
+from hotspare.engine.code.python.meter import LimitExceeded, MemoryEnded, Meter, PythonLimits
 from hotspare.engine.code.python.modules import IMPORTABLE, importable, namespace
 from hotspare.engine.code.python.moments import CallClock
+from hotspare.engine.code.python.namespaces import PROGRAM_MODULE, Namespace
+from hotspare.engine.code.python.plain_values import plain_value
 from hotspare.engine.code.python.rewriting import TICK, rewritten
 from hotspare.engine.code.python.stack import at_fixed_level
-from hotspare.engine.code.python.variables import Unkeepable, state_variables
+from hotspare.engine.code.python.texts import without_addresses
+from hotspare.engine.code.python.variables import Unkeepable, Variables
+from hotspare.errors import CodeOutOfMemory
 from hotspare.model.names import nearest
 
 ESP, ESP_MEMBERS = "esp", ("call", "logMessage")
 """The module with what an engine offers, as SAS ESP names it."""
+warnings.filterwarnings("ignore", module=f"^{PROGRAM_MODULE}$")  # whether one is an error is a setting of the process
 LOADING_FACTOR = 100
 """Loading a program may take so many times the steps of an event."""
 ERROR_LENGTH_MAX = 300
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class Unloadable(Exception):
@@ -94,6 +98,9 @@ class PythonText:
         for node in walked:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 lines.setdefault(node.id, node.lineno)
+        for node in syntax.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                lines.setdefault(node.name, node.lineno)
         try:
             code = compile(rewritten(syntax), _file_of(name), "exec", dont_inherit=True, optimize=0)
         except (SyntaxError, ValueError, RecursionError) as error:
@@ -141,7 +148,7 @@ class Interpreter:
         self.main, self.modules, self.snippets = main, modules, snippets
         self.limits = limits
         self.meter = Meter(limits)
-        self.clock = CallClock(self.meter)
+        self.clock = CallClock()
         self.keeper = Keeper(limits.kept_bytes)
         self.guards = Guards(self.meter)
         self.names = builtin_names(self.guards) | {"__import__": self._import}
@@ -173,11 +180,11 @@ class Interpreter:
         def work() -> Any:
             self.begin(time_us, seed)
             try:
-                returned = function(*arguments)
+                made = function(*arguments)
                 self.end()
             except BaseException as error:
                 raise self.failure(error) from error
-            return returned
+            return made
 
         return at_fixed_level(work)
 
@@ -188,7 +195,7 @@ class Interpreter:
     def _called_without_state(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         self.begin(0, 0)
         try:
-            returned = function(*arguments)
+            made = plain_value(function(*arguments))
             self.meter.check()
         except BaseException as error:
             raise self.failure(error) from error
@@ -196,7 +203,7 @@ class Interpreter:
         self.keeper.roll_back()
         if changed:
             raise CallFailure("the function changes module variables, which one over columns cannot keep")
-        return returned
+        return made
 
     def end(self) -> None:
         """The call ends well: what it put into variables is kept. LimitExceeded, NotPlain."""
@@ -204,11 +211,14 @@ class Interpreter:
         self.keeper.commit()
 
     def failure(self, error: BaseException) -> CallFailure:
-        """The call ends badly: all is as before it. What to say about it; other errors than those of the code are raised."""
+        """Ends the call badly: all is as before it. Returns what to report; raises errors that are not those of the code, and
+        CodeOutOfMemory."""
+        if isinstance(error, MemoryError) or self.meter.is_memory_over:
+            raise CodeOutOfMemory.of(self.main.name) from error
         self.keeper.roll_back()
         line = _line(error, self.main.code.co_filename)
         over = self.meter.over
-        if isinstance(error, RecursionError | MemoryError):
+        if isinstance(error, RecursionError):
             over = "more functions, or values, within each other than Python can take"
         if over:
             return CallTooLarge(f"takes {over}", line)
@@ -225,10 +235,12 @@ class Interpreter:
         try:
             said = str(error)
         except BaseException as other:
-            if not isinstance(other, Exception | LimitExceeded):
-                raise
+            if isinstance(other, MemoryError) or not isinstance(other, Exception | LimitExceeded):
+                raise CodeOutOfMemory.of(self.main.name) from other
             said = ""
-        said = _ADDRESS.sub("", said)[:ERROR_LENGTH_MAX].encode(errors="replace").decode()
+        finally:
+            self.keeper.roll_back()
+        said = without_addresses(said)[:ERROR_LENGTH_MAX].encode(errors="replace").decode()
         return f"{kind}: {said}" if said else kind
 
     def save(self) -> bytes:
@@ -251,13 +263,15 @@ class Interpreter:
                 variables[self._init](*([] if self._settings is None else [dict(self._settings)]))
             rebound = text.rebound
             self.meter.check()
-            names = tuple(state_variables(variables, rebound, text.nonlocals, self._transient))
-            self.keeper.watch(module, variables, names, rebound)
+            names, fixed = Variables(variables, text.nonlocals, self.guards.attributes).settle(rebound, self._transient)
+            self.keeper.watch(module, variables, names, rebound, fixed)
         except Unloadable:
             raise
         except Unkeepable as error:
             raise Unloadable([Refused(text.lines.get(error.variable, 0), str(error), error.hint)], text.name) from error
-        except (Exception, LimitExceeded) as error:
+        except (Exception, LimitExceeded, MemoryEnded) as error:
+            if isinstance(error, MemoryError | MemoryEnded):
+                raise CodeOutOfMemory.of(text.name) from error
             said = f"it takes {error}" if isinstance(error, LimitExceeded) else self._described(error)
             line, hint = (
                 _line(error, text.code.co_filename),
@@ -286,13 +300,13 @@ class Interpreter:
             return {"code": False, "results": [], "error": f"there is no function {_pyfunc_} in a snippet {_pyname_}"}
         self.meter.enter()
         try:
-            returned = function(*arguments, **named)
+            made = function(*arguments, **named)
         except Exception as error:
             self.guards.caught()
-            return {"code": False, "results": [], "error": _ADDRESS.sub("", str(error))[:ERROR_LENGTH_MAX]}
+            return {"code": False, "results": [], "error": without_addresses(str(error))[:ERROR_LENGTH_MAX]}
         finally:
             self.meter.leave()
-        return {"code": True, "results": list(returned) if isinstance(returned, tuple) else [returned], "error": ""}
+        return {"code": True, "results": list(made) if isinstance(made, tuple) else [made], "error": ""}
 
     def _settle(self) -> None:
         """What all texts have put into variables is kept. Unloadable."""
@@ -311,6 +325,8 @@ class Interpreter:
                 found.__dict__ = self._loaded(self.modules[name], name)
             elif name == ESP:
                 found = self._found[name] = Namespace(name, {"call": self._caller(), "logMessage": say_nothing})
+            elif name not in IMPORTABLE:  # one of Python's own functions imports what it needs
+                return importlib.import_module(name)
             else:
                 found = self._found[name] = namespace(name, self.guards, self.clock)
         for member in members or ():

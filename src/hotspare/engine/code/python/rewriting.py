@@ -1,17 +1,18 @@
-"""Rewrites people's code so that it counts its steps, and asks before it does at once what could be too much.
+"""Rewrites user code so that it counts its steps, and calls guards where Python would do what differs between engines.
 
 | code | becomes |
 |---|---|
-| a loop, a comprehension, a function | the same with a step at each turn and call |
-| a function or lambda that may call itself | the same, counting its depth |
+| a loop, a comprehension | the same with a step at each turn |
+| a function, a lambda | the same with a step at each call, counting its depth |
 | a generator | the same, counting as a function whenever it goes on |
 | `a * b`, `a ** b`, `a << b`, `a % b`, `a + b` | a call of the guard, where sequences or long numbers may come of it |
-| `x in y`, `y[a:b]`, `y.upper()`, `', '.join(y)` | the same, with the length of `y` counted |
 | `{a, b}`, `{x for x in y}`, `a & b`, `a - b` | a set in the order in which elements came, where it is one |
 | `a is b` | a comparison of values where these are plain, since two equal texts may be one object or two |
-| `f'{x}'`, `str(x)`, `list(x)` | a call of the guard |
-| `a.b = c` | the same, where `a` is an object of the code's own |
+| `f'{x}'`, `str(x)` | a call of the guard |
+| `a.b`, where some type that code may meet hides `b` | a call of the guard |
+| `a.b = c` | the same, where `a` is an object of the code's own that lives no longer than the call |
 | `except:` | `except Exception:` |
+| the body of `except`, `with` and of `try` with `finally` | the same, with a look at the error that the code is about to see |
 
 Guards are found under names that the code itself cannot use.
 """
@@ -19,24 +20,16 @@ Guards are found under names that the code itself cannot use.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from hotspare.engine.code.python.recursion import Function, recursive
+from hotspare.engine.code.python.allowed_attributes import is_free
 from hotspare.engine.code.python.words import words
 
 TICK, ENTER, LEAVE, CAUGHT = "__hs_tick__", "__hs_enter__", "__hs_leave__", "__hs_caught__"
 DEEP, GENERATING, ITERATED, NEXT = "__hs_deep__", "__hs_generating__", "__hs_iterated__", "__hs_next__"
-SIZED, SCANNED, TARGET, SET, SAME, TEXT, METHOD, CALL = (
-    "__hs_sized__",
-    "__hs_scanned__",
-    "__hs_target__",
-    "__hs_set__",
-    "__hs_same__",
-    "__hs_text__",
-    "__hs_method__",
-    "__hs_call__",
-)
+ATTRIBUTE, TARGET, HELD, EVERYTHING = "__hs_attribute__", "__hs_target__", "__hs_held__", "__hs_everything__"
+SET, SAME, TEXT = "__hs_set__", "__hs_same__", "__hs_text__"
 OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "__hs_add__",
     ast.Mult: "__hs_mult__",
@@ -51,46 +44,67 @@ OPERATORS: dict[type[ast.operator], str] = {
 IN_PLACE = "i"
 """Before the name of an operator's guard that works in place: `__hs_imult__`."""
 
-GUARDED_CALLS = frozenset({"list", "tuple", "dict", "bytes", "bytearray", "str", "int", "range"})
-"""Types that are guarded where they are called, and stay what they are elsewhere: `isinstance(x, list)`."""
+STOOD_IN = frozenset({"list", "dict", "str"})
+"""Types that have a stand-in. Where one is only called or compared with, the type itself is meant, which is faster."""
 
+
+def real_name(kind: str) -> str:
+    """The name of a type in rewritten code."""
+    return f"__hs_type_{kind}__"
+
+
+def call_name(kind: str) -> str:
+    """The name in rewritten code of what a call of a type calls."""
+    return f"__hs_call_{kind}__"
+
+
+_CALLED_BY_READING = frozenset({"property", "defaultdict", "DefaultDict"})
+"""What lets a lambda be called by reading an attribute or an element. Without these only a lambda that calls may call itself."""
 CONSUMING_CALLS = frozenset(words("all any bytes dict frozenset list max min set sorted sum tuple"))
 """Builtins that walk a generator expression at once, if it is all that they are given."""
 
-GROWING_METHODS = frozenset(
-    words(
-        """
-    join ljust rjust center zfill expandtabs replace format format_map translate to_bytes encode
-    """
-    )
-)
-"""Methods of texts and numbers, whose results may be far longer than what they are called of."""
-
-LONG_METHODS = frozenset(
-    words(
-        """
-        capitalize casefold count endswith extend find index insert lower lstrip partition remove reverse rfind rindex
-        rpartition rsplit rstrip sort split splitlines startswith strip swapcase title upper update copy decode hex
-        isdigit isalpha isalnum isnumeric isdecimal isspace isupper islower
-        """
-    )
-)
-"""Methods that may look at all that their object holds."""
-
 
 def rewritten(syntax: ast.Module) -> ast.Module:
-    """The program with its guards; `syntax` is changed."""
-    rewriter = _Rewriter(recursive(syntax), _bound(syntax))
+    """Returns the program with its guards; `syntax` is changed."""
+    rewriter = _Rewriter(syntax)
     return cast(ast.Module, ast.fix_missing_locations(rewriter.visit(syntax)))
 
 
-def _bound(syntax: ast.Module) -> frozenset[str]:
-    """Every name that the program gives a meaning of its own, anywhere."""
-    names = {node.id for node in ast.walk(syntax) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
-    names |= {node.arg for node in ast.walk(syntax) if isinstance(node, ast.arg)}
-    names |= {node.name for node in ast.walk(syntax) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    names |= {(a.asname or a.name) for n in ast.walk(syntax) if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}
-    return frozenset(names)
+def imported_modules(syntax: ast.Module) -> Mapping[str, str]:
+    """The modules that are imported whole, by the names that mean nothing else in the program."""
+    found: dict[str, str] = {}
+    for node in ast.walk(syntax):
+        if isinstance(node, ast.Import):
+            found |= {alias.asname or alias.name: alias.name for alias in node.names if alias.asname or "." not in alias.name}
+    others = _bound(syntax, without=ast.Import)
+    return {name: module for name, module in found.items() if name not in others}
+
+
+def _bound(syntax: ast.Module, without: type[ast.AST] | None = None) -> frozenset[str]:
+    """Every name that the program gives a meaning of its own, anywhere; by imports too, but by those of the type `without`."""
+    found: list[str | None] = []
+    for node in ast.walk(syntax):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found.append(node.id)
+        elif isinstance(node, ast.arg):
+            found.append(node.arg)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
+            found.append(node.name)
+        elif isinstance(node, ast.MatchMapping):
+            found.append(node.rest)
+        elif isinstance(node, ast.Import | ast.ImportFrom) and not (without and isinstance(node, without)):
+            found += [alias.asname or alias.name for alias in node.names]
+    return frozenset(name for name in found if name)
+
+
+def _named(syntax: ast.Module) -> Iterator[str]:
+    for node in ast.walk(syntax):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.ImportFrom):
+            yield from (alias.name for alias in node.names)
 
 
 def _call(name: str, *arguments: ast.expr) -> ast.Call:
@@ -106,12 +120,16 @@ def _is_number(node: ast.expr) -> bool:
 
 
 class _Rewriter(ast.NodeTransformer):
-    def __init__(self, deep: frozenset[Function], bound: frozenset[str]) -> None:
-        self._deep = deep
-        self._bound = bound
+    def __init__(self, syntax: ast.Module) -> None:
+        self._bound, self._modules = _bound(syntax), imported_modules(syntax)
+        self._reads_call = not _CALLED_BY_READING.isdisjoint(_named(syntax))
         self._count = 0
         self._consumed: set[ast.expr] = set()
         """Generator expressions that nobody keeps."""
+        self._classes: list[str] = []
+        """The classes around what is visited, for names that Python gives to attributes with two underscores before them."""
+        self._held: list[ast.stmt] = []
+        """What stands before the `match` that is visited."""
 
     def visit(self, node: ast.AST) -> Any:
         made = super().visit(node)
@@ -121,30 +139,30 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         self.generic_visit(node)
-        is_generator = _yields(node.body)
         begin = 1 if ast.get_docstring(node, clean=False) is not None else 0
         body: list[ast.stmt] = [_step(), *node.body[begin:]]
-        if is_generator:
+        if _yields(node.body):
             node.decorator_list = [*node.decorator_list, ast.Name(GENERATING, ast.Load())]
-        elif node in self._deep:
-            body = [ast.Expr(_call(ENTER)), ast.Try(body, [], [], [ast.Expr(_call(LEAVE))])]
+        else:
+            body = [ast.Expr(_call(ENTER)), ast.Try(node.body[begin:] or [ast.Pass()], [], [], [ast.Expr(_call(LEAVE))])]
         node.body = [*node.body[:begin], *body]
         return node
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        may_call = self._reads_call or any(isinstance(each, ast.Call) for each in ast.walk(node.body))
         self.generic_visit(node)
-        is_generator = _yields([node.body])
-        node.body = ast.BoolOp(ast.And(), [_call(TICK), node.body])
-        if is_generator:
+        if _yields([node.body]):
             return _call(GENERATING, node)
-        return _call(DEEP, node) if node in self._deep else node
+        if may_call:
+            return _call(DEEP, node)
+        node.body = ast.BoolOp(ast.And(), [_call(TICK), node.body])
+        return node
 
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.expr:
         self.generic_visit(node)
         return node if node in self._consumed else _call(ITERATED, node)
 
     def visit_For(self, node: ast.For) -> ast.For:
-        self._loop_over(node)
         self.generic_visit(node)
         node.body = [_step(), *node.body]
         return node
@@ -155,21 +173,73 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
-        self._loop_over(node)
         self.generic_visit(node)
         node.ifs = [_call(TICK), *node.ifs]
         return node
 
-    def _loop_over(self, node: ast.For | ast.comprehension) -> None:
-        """A range that is walked by a loop costs its turns alone."""
-        if isinstance(node.iter, ast.Call) and isinstance(node.iter.func, ast.Name) and node.iter.func.id == "range":
-            node.iter.func = _Plain("range", ast.Load())
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        self._classes.append(node.name)
+        self.generic_visit(node)
+        self._classes.pop()
+        return node
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.ExceptHandler:
         self.generic_visit(node)
         node.type = node.type or ast.Name("Exception", ast.Load())
         node.body = [ast.Expr(_call(CAUGHT)), *node.body]
         return node
+
+    def visit_Try(self, node: ast.Try) -> ast.Try:
+        self.generic_visit(node)
+        if node.finalbody:
+            inner: list[ast.stmt] = [ast.Try(node.body, node.handlers, node.orelse, [])] if node.handlers else node.body
+            node.body, node.handlers, node.orelse = [_looking(inner)], [], []
+        return node
+
+    def visit_With(self, node: ast.With) -> ast.stmt:
+        self.generic_visit(node)
+        body = node.body
+        for item in reversed(node.items):
+            if item.optional_vars is not None and not isinstance(item.optional_vars, ast.Name):
+                self._count += 1
+                name = f"__hs_part{self._count}__"
+                body = [ast.Assign([item.optional_vars], ast.Name(name, ast.Load())), *body]
+                item.optional_vars = ast.Name(name, ast.Store())
+            body = [ast.With([item], [_looking(body)])]
+        return body[0]
+
+    def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
+        outer, self._held = self._held, []
+        self.generic_visit(node)
+        held, self._held = self._held, outer
+        return [ast.copy_location(each, node) for each in [*held, node]]
+
+    def visit_MatchValue(self, node: ast.MatchValue) -> ast.MatchValue:
+        if isinstance(node.value, ast.Attribute):
+            node.value = self._hold(node.value)
+        return node
+
+    def visit_MatchClass(self, node: ast.MatchClass) -> ast.MatchClass:
+        if isinstance(node.cls, ast.Attribute):
+            node.cls = self._hold(node.cls)
+        elif self._is_stood_in(node.cls):
+            node.cls = ast.Name(real_name(cast(ast.Name, node.cls).id), ast.Load())
+        node.patterns = [self.visit(each) for each in node.patterns]
+        node.kwd_patterns = [self.visit(each) for each in node.kwd_patterns]
+        return node
+
+    def _hold(self, value: ast.Attribute) -> ast.expr:
+        """An attribute that a pattern names is read before the `match`, if its name is not free."""
+        read: ast.expr = self.visit(value)
+        inner = read
+        while isinstance(inner, ast.Attribute):
+            inner = inner.value
+        if isinstance(inner, ast.Name):
+            return read
+        self._count += 1
+        name = f"__hs_held{self._count}__"
+        self._held.append(ast.Assign([ast.Name(name, ast.Store())], _call(HELD, read)))
+        return ast.Attribute(ast.Name(name, ast.Load()), "value", ast.Load())
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self.generic_visit(node)
@@ -191,17 +261,15 @@ class _Rewriter(ast.NodeTransformer):
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
         self.generic_visit(node)
         guard = OPERATORS.get(type(node.op))
-        if guard is None:
+        if guard is not None and self._may_grow(node.op, ast.Name("x", ast.Load()), node.value):
+            guard = guard.replace("__hs_", f"__hs_{IN_PLACE}")
+        elif isinstance(node.target, ast.Attribute) and not is_free(node.target.attr):
+            guard = None
+        else:
             return node
-        if isinstance(node.op, ast.Add):
-            if not isinstance(node.value, ast.Constant):
-                node.value = _call(SIZED, node.value)
-            return node
-        if not self._may_grow(node.op, ast.Name("x", ast.Load()), node.value):
-            return node
-        guard = guard.replace("__hs_", f"__hs_{IN_PLACE}")
         before, read, target = self._once(node.target)
-        made = [*before, ast.Assign([target], _call(guard, read, node.value))]
+        computed = ast.BinOp(read, node.op, node.value) if guard is None else _call(guard, read, node.value)
+        made = [*before, ast.Assign([target], computed)]
         return [ast.copy_location(each, node) for each in made]
 
     def _once(self, target: ast.expr) -> tuple[Sequence[ast.stmt], ast.expr, ast.expr]:
@@ -212,7 +280,7 @@ class _Rewriter(ast.NodeTransformer):
         name = f"__hs_part{self._count}__"
         if isinstance(target, ast.Attribute):
             before = [ast.Assign([ast.Name(name, ast.Store())], target.value)]
-            read: ast.expr = ast.Attribute(ast.Name(name, ast.Load()), target.attr, ast.Load())
+            read = self._read(ast.Name(name, ast.Load()), target.attr)
             return before, read, ast.Attribute(ast.Name(name, ast.Load()), target.attr, ast.Store())
         target = cast(ast.Subscript, target)
         key = f"__hs_key{self._count}__"
@@ -230,11 +298,6 @@ class _Rewriter(ast.NodeTransformer):
             if not any(isinstance(each, ast.Constant) and each.value in (None, True, False) for each in (node.left, other)):
                 same: ast.expr = _call(SAME, node.left, other)
                 return ast.UnaryOp(ast.Not(), same) if isinstance(node.ops[0], ast.IsNot) else same
-        for i, operator in enumerate(node.ops):
-            if isinstance(operator, ast.In | ast.NotIn) and not isinstance(
-                node.comparators[i], ast.Constant | ast.Tuple | ast.List
-            ):
-                node.comparators[i] = _call(SCANNED, node.comparators[i])
         return node
 
     def visit_Set(self, node: ast.Set) -> ast.expr:
@@ -252,34 +315,37 @@ class _Rewriter(ast.NodeTransformer):
         return ast.FormattedValue(_call(TEXT, node.value, conversion, spec), -1, None)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        is_of_module = isinstance(node.value, ast.Name) and node.value.id in self._modules
         self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load):
             node.value = _call(TARGET, node.value)
-        return node
+            return node
+        return node if is_of_module else self._read(node.value, node.attr)
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        self.generic_visit(node)
-        return _call(SIZED, node) if isinstance(node.ctx, ast.Load) and isinstance(node.slice, ast.Slice) else node
+    def _read(self, owner: ast.expr, name: str) -> ast.expr:
+        if is_free(name):
+            return ast.Attribute(owner, name, ast.Load())
+        if name.startswith("__") and not name.endswith("__") and self._classes and (own := self._classes[-1].lstrip("_")):
+            name = f"_{own}{name}"
+        return _call(ATTRIBUTE, owner, ast.Constant(name))
+
+    def _is_stood_in(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in STOOD_IN and node.id not in self._bound
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if self._walks_at_once(node.func):
             self._consumed.update(node.args[:1])
         self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and not isinstance(node.func, _Plain):
-            if node.func.id in GUARDED_CALLS:
-                guarded = _call(CALL, node.func) if node.func.id in self._bound else ast.Name(f"__hs_{node.func.id}__", ast.Load())
-                node.func = guarded
-            elif node.func.id == "next" and "next" not in self._bound:
-                node.func = ast.Name(NEXT, ast.Load())
-        elif isinstance(node.func, ast.Attribute):
-            if node.func.attr in GROWING_METHODS:
-                return ast.Call(
-                    ast.Name(METHOD, ast.Load()), [node.func.value, ast.Constant(node.func.attr), *node.args], node.keywords
-                )
-            if node.func.attr in LONG_METHODS:
-                node.func.value = _call(SIZED, node.func.value)
-                if node.func.attr in ("extend", "update"):
-                    node.args = [each if isinstance(each, ast.Starred) else _call(SIZED, each) for each in node.args]
+        if not isinstance(node.func, ast.Name) or node.func.id in self._bound:
+            return node
+        if node.func.id in STOOD_IN:
+            node.func = ast.Name(call_name(node.func.id), ast.Load())
+        elif node.func.id == "next":
+            node.func = ast.Name(NEXT, ast.Load())
+        elif node.func.id in ("isinstance", "issubclass") and len(node.args) > 1:
+            kinds = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
+            for kind in filter(self._is_stood_in, kinds):
+                cast(ast.Name, kind).id = real_name(cast(ast.Name, kind).id)
         return node
 
     def _walks_at_once(self, called: ast.expr) -> bool:
@@ -288,8 +354,10 @@ class _Rewriter(ast.NodeTransformer):
         return isinstance(called, ast.Attribute) and called.attr == "join" and isinstance(called.value, ast.Constant)
 
 
-class _Plain(ast.Name):
-    """A name that is what it says, though it is called."""
+def _looking(body: list[ast.stmt]) -> ast.stmt:
+    """The statements, with a look at the error that they end with."""
+    handler = ast.ExceptHandler(ast.Name(EVERYTHING, ast.Load()), None, [ast.Expr(_call(CAUGHT)), ast.Raise()])
+    return ast.Try(body, [handler], [], [])
 
 
 def _yields(body: Sequence[ast.AST]) -> bool:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from hotspare.engine.code.contract import NO_OPCODE, OPCODE_KEY, CodeFailure, opcode_of
 from hotspare.engine.code.fields import ColumnBuilder, Unfit, kind_of, plain_values
 from hotspare.engine.code.python.kept import KeptDict, SeenEvent
+from hotspare.engine.code.python.plain_values import plain_value
 from hotspare.engine.rows.batch import ARROW_TYPE
 from hotspare.model.types import FieldType, Schema
 
@@ -126,7 +127,7 @@ def _fitting(name: str, type_: FieldType) -> Callable[[Any], Any]:
 
     def fit(value: Any) -> Any:
         try:
-            return column.fitted(value)
+            return column.fitted(plain_value(value))
         except Unfit as unfit:
             raise CodeFailure(f"field {name}: {unfit}", reason=unfit.reason) from unfit
 

@@ -41,6 +41,9 @@ class _Ordered(Set[Any]):
     def copy(self) -> Any:
         return type(self)(self._items)
 
+    def __copy__(self) -> Any:
+        return self.copy()
+
     def union(self, *others: Iterable[Any]) -> Any:
         return type(self)([*self._items, *(element for other in others for element in other)])
 
@@ -142,3 +145,8 @@ class OrderedSet(_Ordered):
     def __ixor__(self, other: Iterable[Any]) -> Any:  # type: ignore[misc]
         self.symmetric_difference_update(other)
         return self
+
+
+OrderedSet.__name__ = OrderedSet.__qualname__ = "set"
+OrderedFrozenSet.__name__ = OrderedFrozenSet.__qualname__ = "frozenset"
+OrderedSet.__module__ = OrderedFrozenSet.__module__ = "builtins"

@@ -1,106 +1,289 @@
-"""What of a program's module variables is state, what is the same for ever, and what cannot be kept.
+"""Which module variables of a program are state, which are the same for ever, and which cannot be kept.
 
 | a variable that holds | is |
 |---|---|
 | a list, dict, set or array of plain values; any plain value, where a function says `global` of it | state |
 | a number, text or tuple of these; a function, class, module, compiled regular expression, Decimal, time | constant |
-| a list or dict with constants that are not plain, such as functions | constant, and cannot change |
-| what `transient = [...]`, or the project, names | made anew by the program's own text and its init function |
+| a list or dict with constants that are not plain, such as functions | constant |
+| what `transient = [...]`, or the project, names | constant, as the text and the init function made it |
 | anything else | refused, by its name |
+
+Everything that a constant reaches must be constant, too: what it reaches and could change would be kept where no snapshot finds it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import enum
 import re
+import types
+from abc import ABC
 from array import array
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import defaultdict, namedtuple
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from functools import partial
-from types import BuiltinFunctionType, BuiltinMethodType, FunctionType, MethodType
+from time import struct_time
 from typing import Any
+from uuid import UUID
 
-from hotspare.engine.code.python.guards import PROGRAM_MODULE, Guards, Namespace
+from hotspare.engine.code.python.attributes import Attributes
+from hotspare.engine.code.python.builtin_names import TypeOf
+from hotspare.engine.code.python.checking import METHODS_WITH_TWO_LINES
+from hotspare.engine.code.python.guards import Guards
 from hotspare.engine.code.python.keeper import NESTING_MAX, described
-from hotspare.engine.code.python.patterns import Pattern
+from hotspare.engine.code.python.kept import FixedDict, FixedList
+from hotspare.engine.code.python.namespaces import PROGRAM_MODULE, Namespace, ObjectBase, Opaque, is_own_class
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
+from hotspare.engine.code.python.stand_ins import ADDRESSES
+from hotspare.engine.code.python.typing_names import Hint
 
 TRANSIENT = "transient"
-_IMMUTABLE = (
+_VALUES = (
     int,
     float,
     complex,
     str,
     bytes,
+    bool,
     type(None),
+    type(NotImplemented),
+    type(...),
     Decimal,
-    Fraction,
-    datetime.date,
-    datetime.time,
-    datetime.timedelta,
-    datetime.tzinfo,
     range,
-    Pattern,
+    datetime.timedelta,
+    *ADDRESSES,
     re.Pattern,
-    Enum,
     Namespace,
-    BuiltinFunctionType,
-    BuiltinMethodType,
+    ObjectBase,
+    Opaque,
+    TypeOf,
+    Hint,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MemberDescriptorType,
+    types.GetSetDescriptorType,
+    type(dataclasses.MISSING),
+    type(dataclasses.KW_ONLY),
+    type(namedtuple("Pair", "first").first),  # type: ignore[attr-defined]
+    type(vars(ABC)["_abc_impl"]),
 )
+"""Types whose objects are the same for ever, and reach nothing that user code could change."""
+_PARTS: Mapping[type, Callable[[Any], tuple[Any, ...]]] = {
+    Fraction: lambda value: (value._numerator, value._denominator),
+    UUID: lambda value: (value.int,),
+    datetime.timezone: lambda value: (value.tzname(None),),
+    types.GenericAlias: lambda value: (value.__origin__, *value.__args__),
+    types.UnionType: lambda value: value.__args__,
+}
+"""What objects of other such types reach."""
+_FROZEN = (tuple, datetime.tzinfo)
+"""Objects of the program's own classes that inherit from these are constants anywhere; others where they are `transient`."""
+_IMMUTABLE_BASES: tuple[type, ...] = (int, float, str, bytes, tuple, complex, Decimal, Enum)
+_IMMUTABLE_BASES += (datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo)
+_FUNCTIONS = (types.FunctionType, staticmethod, classmethod)
 _CONTAINERS = (list, dict, OrderedSet, array)
-_HINT = "keep numbers, texts, lists, dicts and sets in it, or name it in transient = [...] if the init function makes it anew"
+_HINT = "keep numbers, texts, lists, dicts and sets in it, or name it in transient = [...] if it never changes"
+_ENUMS_OWN = frozenset({"_name_", "_value_", "_sort_order_", "__objclass__"})
 
 
 class Unkeepable(Exception):
     """A variable of a program holds what would be kept and never saved. `hint`: what to do; `variable`: its name."""
 
-    def __init__(self, message: str, hint: str = _HINT, variable: str = "") -> None:
+    variable = ""
+
+    def __init__(self, message: str, hint: str = _HINT) -> None:
         super().__init__(message)
         self.hint = hint
-        self.variable = variable
 
 
-class FixedDict(dict[Any, Any]):
-    """A dict with values that are no state: it cannot change."""
+class Variables:
+    """The module variables of one text of a program. `nonlocals`: variables of outer functions that functions change.
 
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("this dict holds functions or other values that cannot be saved, so it cannot change")
+    `attributes` gets to know every object of the program's own that lives as long as the program.
+    """
 
-    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+    def __init__(self, variables: dict[str, Any], nonlocals: frozenset[str], attributes: Attributes) -> None:
+        self._variables, self._nonlocals, self._attributes = variables, nonlocals, attributes
 
+    def settle(self, rebound: frozenset[str], declared: frozenset[str]) -> tuple[tuple[str, ...], Mapping[str, Any]]:
+        """Returns the names of the variables that are state, and the values of those that functions could bind but may not. All
+        others are made fit to be constant. `rebound`: functions say `global` of them; `declared`: are transient. Unkeepable."""
+        transient = _transient(self._variables) | declared
+        names = [name for name in sorted(rebound.union(self._variables)) if not name.startswith("__") and name != TRANSIENT]
+        state = tuple(name for name in names if name not in transient and (name in rebound or self._is_state(name)))
+        for name in names:
+            if name not in state and name in self._variables:
+                try:
+                    self._variables[name] = self._constant(self._variables[name], name, 0, may_hold_objects=name in transient)
+                except Unkeepable as error:
+                    error.variable = name
+                    raise
+        return state, {name: self._variables.get(name) for name in names if name in transient and name in rebound}
 
-class FixedList(list[Any]):
-    """A list with values that are no state: it cannot change."""
+    def _is_state(self, name: str) -> bool:
+        value = self._variables[name]
+        is_container = isinstance(value, _CONTAINERS) or (isinstance(value, tuple) and not _is_plain_constant(value))
+        return is_container and _is_plain(value, 0)
 
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("this list holds functions or other values that cannot be saved, so it cannot change")
+    def _constant(self, value: Any, name: str, depth: int, *, may_hold_objects: bool) -> Any:
+        """Returns what stands for a value that lives as long as the program. Unkeepable."""
+        if depth > NESTING_MAX:
+            raise Unkeepable(f"the module variable {name} holds containers within each other, more than {NESTING_MAX} deep")
 
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
-    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+        def constant(part: Any) -> Any:
+            return self._constant(part, name, depth + 1, may_hold_objects=may_hold_objects)
 
-
-def state_variables(
-    variables: dict[str, Any], rebound: frozenset[str], nonlocals: frozenset[str], declared: frozenset[str]
-) -> Iterator[str]:
-    """The names of those that are state, in order; others are made fit to be constant. `declared`: are transient. Unkeepable."""
-    transient = _transient(variables) | declared
-    for name in sorted(rebound.union(variables)):
-        if name.startswith("__") or name == TRANSIENT or name in transient:
-            continue
-        if name in rebound:
-            yield name
-            continue
-        value = variables[name]
-        if isinstance(value, _CONTAINERS) or (isinstance(value, tuple) and not _is_plain_constant(value)):
-            if _is_plain(value, 0):
-                yield name
-            else:
-                variables[name] = _fixed(value, name, nonlocals, 0)
+        kind = type(value)
+        if kind is list or kind is FixedList:
+            return FixedList(map(constant, value))
+        if kind is dict or kind is FixedDict:
+            return FixedDict({constant(key): constant(each) for key, each in value.items()})
+        if kind is tuple:
+            return tuple(map(constant, value))
+        if may_hold_objects and kind is OrderedSet:
+            return OrderedFrozenSet(map(constant, value))
+        if _is_object(value) and (may_hold_objects or isinstance(value, _FROZEN)):
+            self._freeze(value, name, depth)
         else:
-            check_constant(value, name, nonlocals, 0)
+            self._check(value, name, depth)
+        return value
+
+    def _freeze(self, value: Any, name: str, depth: int) -> None:
+        """Makes an object of one of the program's classes fit to be constant: what it holds becomes constant, too."""
+        if not self._attributes.settle(value):
+            return
+        self._check(type(value), name, depth + 1)
+        for attribute, held in _held_by(value):
+            object.__setattr__(value, attribute, self._constant(held, name, depth + 1, may_hold_objects=True))
+        self._check_all(value if isinstance(value, tuple) else (), name, depth)
+        self._check(getattr(value, "tzinfo", None), name, depth)
+
+    def _check(self, value: Any, name: str, depth: int) -> None:
+        """Unkeepable where `value`, which is found under `name`, could change from event to event."""
+        if depth > 4 * NESTING_MAX:
+            raise Unkeepable(f"{name} is made of too many things within each other")
+        kind = type(value)
+        if kind in _VALUES:
+            return
+        if isinstance(value, type):
+            if is_own_class(value) and self._attributes.settle(value):
+                self._check_class(value, name, depth)
+        elif isinstance(value, types.FunctionType):
+            if self._attributes.settle(value):
+                self._check_function(value, name, depth)
+        elif isinstance(value, Enum):
+            self._check(kind, name, depth + 1)
+        elif kind is slice:
+            self._check_all((value.start, value.stop, value.step), name, depth)
+        elif kind in (tuple, OrderedFrozenSet, struct_time):
+            self._check_all(value, name, depth)
+        elif kind in _PARTS:
+            self._check_all(_PARTS[kind](value), name, depth)
+        elif kind in (staticmethod, classmethod):
+            self._check(value.__func__, name, depth + 1)
+        elif kind is property:
+            self._check_all((value.fget, value.fset, value.fdel), name, depth)
+        elif kind is partial:
+            self._check_all((value.func, *value.args, *value.keywords.values()), name, depth)
+        elif kind is types.MethodType:
+            if not isinstance(value.__self__, Guards | Attributes):
+                self._check_all((value.__func__, value.__self__), name, depth)
+        elif isinstance(value, types.BuiltinFunctionType):
+            if value.__self__ is not None and not isinstance(value.__self__, types.ModuleType):
+                self._check(value.__self__, name, depth + 1)
+        elif kind is types.MappingProxyType:
+            self._check_all((*value, *value.values()), name, depth)
+        elif isinstance(value, datetime.date | datetime.time) and not is_own_class(kind):
+            self._check(getattr(value, "tzinfo", None), name, depth + 1)
+        elif isinstance(value, _FROZEN) and _is_object(value):
+            self._freeze(value, name, depth)
+        else:
+            raise Unkeepable(f"the module variable {name} holds {described(value)}, which cannot be kept between events")
+
+    def _check_all(self, values: Any, name: str, depth: int) -> None:
+        for each in values:
+            self._check(each, name, depth + 1)
+
+    def _check_function(self, function: types.FunctionType, name: str, depth: int) -> None:
+        inner = function.__dict__.get("__wrapped__")
+        if inner is not None:
+            self._check(inner, name, depth + 1)
+        if function.__globals__.get("__name__") != PROGRAM_MODULE:
+            return
+        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            if isinstance(default, _CONTAINERS):
+                raise Unkeepable(
+                    f"an argument of function {name} has a default that can change, which would be kept and never saved",
+                    "use None as the default, and make the value in the function",
+                )
+            self._check(default, name, depth + 1)
+        if self._nonlocals.intersection(function.__code__.co_freevars):
+            raise Unkeepable(
+                f"function {name} changes a variable of the function that made it, which would be kept and never saved",
+                "use a module variable, and say global in the function",
+            )
+        for inside, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                content = cell.cell_contents
+            except ValueError:  # nothing is in it
+                continue
+            self._check(content, f"{name} ({inside})", depth + 1)
+        if function.__dict__.keys() - {"__wrapped__", "__isabstractmethod__"}:
+            raise Unkeepable(f"function {name} has attributes, which would be kept and never saved", "use module variables")
+
+    def _check_class(self, kind: type, name: str, depth: int) -> None:
+        for base in kind.__mro__[1:]:
+            self._check(base, name, depth + 1)
+        for attribute, value in _attributes_of(kind):
+            if isinstance(value, _CONTAINERS) or (_is_object(value) and not isinstance(value, _FROZEN)):
+                raise Unkeepable(
+                    f"the attribute {attribute} of class {name} can change, which would be kept and never saved",
+                    "make it in __init__, use a tuple, or use a module variable",
+                )
+            self._check(value, f"{name}.{attribute}", depth + 1)
+
+
+def _attributes_of(kind: Any) -> Iterator[tuple[str, Any]]:
+    """Everything that a class holds and user code could reach: attributes, defaults and factories of fields, members."""
+    is_enum = issubclass(kind, Enum)
+    for attribute, value in vars(kind).items():
+        is_hidden = attribute.startswith("__") and attribute.endswith("__") and attribute not in METHODS_WITH_TWO_LINES
+        is_of_enum = is_enum and not isinstance(value, _FUNCTIONS) and attribute[0] == attribute[-1] == "_"
+        if not is_hidden and not is_of_enum and not (is_enum and isinstance(value, kind | enum.property)):
+            yield attribute, _plain_defaults(value) if attribute == "_field_defaults" else value
+    for field in vars(kind).get("__dataclass_fields__", {}).values():
+        yield from ((field.name, value) for value in (field.default, field.default_factory, field.metadata))
+    if is_enum:
+        for member in (*kind._member_map_.values(), *kind._value2member_map_.values()):
+            yield member._name_ or "", member._value_
+            yield from ((attribute, held) for attribute, held in vars(member).items() if attribute not in _ENUMS_OWN)
+
+
+def _plain_defaults(defaults: Any) -> Any:
+    """The defaults of a named tuple, which user code reaches one by one."""
+    return tuple(defaults.values()) if type(defaults) is dict else defaults
+
+
+def _held_by(value: Any) -> Iterator[tuple[str, Any]]:
+    """The attributes of an object."""
+    yield from tuple(getattr(value, "__dict__", {}).items())
+    for base in filter(is_own_class, type(value).__mro__):
+        for attribute, slot in vars(base).items():
+            if type(slot) is types.MemberDescriptorType and hasattr(value, attribute):
+                yield attribute, getattr(value, attribute)
+
+
+def _is_object(value: Any) -> bool:
+    """Whether it is an object of one of the program's classes that inherits from nothing that changes by itself."""
+    kind = type(value)
+    if not is_own_class(kind) or isinstance(value, type | Enum):
+        return False
+    others = [base for base in kind.__mro__ if not is_own_class(base) and base not in (ObjectBase, object)]
+    return all(issubclass(base, _IMMUTABLE_BASES) or base.__module__ in ("abc", "typing", "numbers") for base in others)
 
 
 def _transient(variables: Mapping[str, Any]) -> frozenset[str]:
@@ -126,100 +309,3 @@ def _is_plain(value: Any, depth: int) -> bool:
     if kind in (dict, defaultdict):
         return all(_is_plain(key, depth + 1) and _is_plain(each, depth + 1) for key, each in value.items())
     return kind is array
-
-
-def _fixed(value: Any, name: str, nonlocals: frozenset[str], depth: int) -> Any:
-    if depth > NESTING_MAX:
-        raise Unkeepable(
-            f"the module variable {name} holds containers within each other, more than {NESTING_MAX} deep", variable=name
-        )
-    if type(value) is list:
-        return FixedList(_fixed(each, name, nonlocals, depth + 1) for each in value)
-    if type(value) is tuple:
-        return tuple(_fixed(each, name, nonlocals, depth + 1) for each in value)
-    if type(value) is dict:
-        return FixedDict({key: _fixed(each, name, nonlocals, depth + 1) for key, each in value.items()})
-    check_constant(value, name, nonlocals, depth)
-    return value
-
-
-def check_constant(value: Any, name: str, nonlocals: frozenset[str], depth: int) -> None:
-    """Unkeepable where `value`, which is found under `name`, could change from event to event."""
-    if depth > NESTING_MAX:
-        raise Unkeepable(f"{name} is made of too many things within each other")
-    if isinstance(value, FunctionType):
-        _check_function(value, name, nonlocals, depth)
-    elif isinstance(value, type):
-        _check_class(value, name, nonlocals, depth)
-    elif isinstance(value, staticmethod | classmethod):
-        check_constant(value.__func__, name, nonlocals, depth + 1)
-    elif isinstance(value, property):
-        for each in (value.fget, value.fset, value.fdel):
-            if each is not None:
-                check_constant(each, name, nonlocals, depth + 1)
-    elif isinstance(value, tuple | OrderedFrozenSet):
-        for each in value:
-            check_constant(each, name, nonlocals, depth + 1)
-    elif isinstance(value, partial):
-        check_constant((value.func, value.args, *value.keywords.values()), name, nonlocals, depth + 1)
-    elif isinstance(value, MethodType):
-        if isinstance(value.__self__, Guards):  # in place of a function of a module, such as operator.mul
-            return
-        check_constant(value.__self__, name, nonlocals, depth + 1)
-    elif not isinstance(value, _IMMUTABLE) and not _is_of_engine(value):
-        raise Unkeepable(f"the module variable {name} holds {described(value)}, which cannot be kept between events", variable=name)
-
-
-def _check_function(function: FunctionType, name: str, nonlocals: frozenset[str], depth: int) -> None:
-    if _is_of_engine(function):
-        if isinstance(inner := function.__dict__.get("__wrapped__"), FunctionType):
-            check_constant(inner, name, nonlocals, depth + 1)
-        return
-    for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-        if isinstance(default, _CONTAINERS):
-            raise Unkeepable(
-                f"an argument of function {name} has a default that can change, which would be kept and never saved",
-                "use None as the default, and make the value in the function",
-            )
-    if nonlocals.intersection(function.__code__.co_freevars):
-        raise Unkeepable(
-            f"function {name} changes a variable of the function that made it, which would be kept and never saved",
-            "use a module variable, and say global in the function",
-        )
-    for inside, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            content = cell.cell_contents
-        except ValueError:  # nothing is in it
-            continue
-        if content is not function:
-            check_constant(content, f"{name} ({inside})", nonlocals, depth + 1)
-    if function.__dict__.keys() - {"__wrapped__"}:
-        raise Unkeepable(f"function {name} has attributes, which would be kept and never saved", "use module variables")
-
-
-def _check_class(kind: type, name: str, nonlocals: frozenset[str], depth: int) -> None:
-    if not _is_of_people(kind):
-        return
-    for attribute, value in vars(kind).items():
-        if attribute.startswith("__") and not callable(value):
-            continue
-        is_state = isinstance(value, _CONTAINERS) or (_is_of_people(type(value)) and not isinstance(value, type))
-        if is_state and not issubclass(kind, Enum) and not (issubclass(kind, tuple) and hasattr(kind, "_fields")):
-            raise Unkeepable(
-                f"the attribute {attribute} of class {name} can change, which would be kept and never saved",
-                "make it in __init__, or use a module variable",
-            )
-        if isinstance(value, FunctionType | staticmethod | classmethod | property):
-            check_constant(value, f"{name}.{attribute}", nonlocals, depth + 1)
-
-
-def _is_of_people(kind: type) -> bool:
-    return kind.__module__ == PROGRAM_MODULE
-
-
-def _is_of_engine(value: Any) -> bool:
-    """Whether it is something that a module or a builtin name gave: the program cannot change it."""
-    if isinstance(value, FunctionType):
-        return value.__globals__.get("__name__") != PROGRAM_MODULE
-    module = getattr(value, "__module__", None) or getattr(type(value), "__module__", None)
-    return module != PROGRAM_MODULE and callable(value) and not _is_of_people(type(value))

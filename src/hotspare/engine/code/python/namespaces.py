@@ -1,0 +1,57 @@
+"""Objects that stand for modules, plain objects and types in user code. None of them can be changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+PROGRAM_MODULE = "__people__"
+"""`__name__` in a program, and `__module__` of its functions and classes."""
+
+
+COMPARED: tuple[type, ...] = (str, bytes, int, float, complex, tuple)
+"""Types whose objects some functions of Python remember by their value."""
+
+
+class Namespace:
+    """A module as user code sees it: the members that it may use."""
+
+    def __init__(self, name: str, members: Mapping[str, Any]) -> None:
+        self.__dict__.update(members)
+        self.__dict__["__name__"] = name
+
+    def __repr__(self) -> str:
+        return f"<module {self.__dict__['__name__']}>"
+
+    def __copy__(self) -> Namespace:
+        return self
+
+    def __deepcopy__(self, known: Any) -> Namespace:
+        return self
+
+
+class ObjectBase:
+    """`object` of user code, and the base of its classes, so that no address shows in a text."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} object>"
+
+
+class Opaque:
+    """Stands for a type that user code may compare and name, but not call."""
+
+    __slots__ = ("__name__",)
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __repr__(self) -> str:
+        return f"<class '{self.__name__}'>"
+
+
+Namespace.__name__, ObjectBase.__name__, Opaque.__name__ = "module", "object", "type"
+
+
+def is_own_class(kind: type) -> bool:
+    """Whether the program defined the class."""
+    return kind.__module__ == PROGRAM_MODULE

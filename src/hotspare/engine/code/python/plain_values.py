@@ -1,0 +1,58 @@
+"""Values of user code as values of Python's own types, which have no methods of the code's own.
+
+The engine handles what a call returned after the call, and some of Python's functions remember what they were called with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hotspare.engine.code.contract import DEPTH_MAX
+from hotspare.engine.code.python.namespaces import is_own_class
+
+_PLAIN = (str, int, float, bool, bytes, type(None))
+
+
+def plain_value(value: Any, depth: int = 0) -> Any:
+    """Returns a copy of `value` in which texts, numbers and containers are of Python's own types. Anything else stays as it is."""
+    kind = type(value)
+    if kind in _PLAIN or depth > DEPTH_MAX:
+        return value
+    if isinstance(value, dict):
+        return {plain_value(key, depth + 1): plain_value(each, depth + 1) for key, each in dict.items(value)}
+    if isinstance(value, list):
+        return [plain_value(each, depth + 1) for each in list.__iter__(value)]
+    if isinstance(value, tuple):
+        return tuple(plain_value(each, depth + 1) for each in tuple.__iter__(value))
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    return b"".join((value,)) if isinstance(value, bytes) else value
+
+
+def with_plain_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function for arguments of Python's own types. TypeError for an object of a class of user code."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        return function(*map(_argument, arguments), **{name: _argument(value) for name, value in named.items()})
+
+    call.__name__ = function.__name__
+    return call
+
+
+def _argument(value: Any) -> Any:
+    made = plain_value(value)
+    _check(made)
+    return made
+
+
+def _check(value: Any) -> None:
+    if is_own_class(type(value)):
+        raise TypeError(f"{type(value).__name__} is a class of the code; give plain values")
+    if isinstance(value, list | tuple | dict):
+        for each in (*value, *value.values()) if isinstance(value, dict) else value:
+            _check(each)
