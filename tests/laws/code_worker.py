@@ -1,0 +1,121 @@
+"""A process that runs user code, whole and restored at each event, and says what came of it: one request, one answer, a line each.
+
+    {"language": ..., "code": ...}   a program, which is given events of its own
+    {"case": ..., "path": ...}       a project with its input, in the form of tests/cases
+
+An answer has the results of each event, and the digests of the state after it: `whole`, `restored`, `states`, `restored_states`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.engine.code.contract import CodeFailure, GivenEvents, Instance, ProgramText
+from hotspare.engine.code.programs import compile_program
+from hotspare.errors import ProjectError, StateError
+from hotspare.model.code import Code, CodeLimits, Language, Script
+from hotspare.model.types import Field, FieldType, Schema
+from tests.cases.case import outputs_by_cause, parse_case, raw_batches, run
+
+GIVEN = Schema(
+    (Field("n", FieldType.INT64), Field("s", FieldType.STRING), Field("x", FieldType.DOUBLE), Field("t", FieldType.STAMP))
+)
+MADE = Schema((Field("n", FieldType.INT64), Field("s", FieldType.STRING), Field("x", FieldType.DOUBLE), Field("t", FieldType.STAMP)))
+COUNT = 8
+LIMITS = CodeLimits(steps_max=50_000, state_bytes_max=200_000)
+_DAY_US = 86_400_000_000
+
+
+def events(first: int, count: int) -> GivenEvents:
+    """Those from number `first` on: each text comes twice, some values are null."""
+    numbers = np.arange(first, first + count)
+    texts = [f"s{n // 2}é" if n % 5 else None for n in numbers.tolist()]
+    times = numbers * 7 * _DAY_US + 1_700_000_000_123_456
+    doubles = [n * 0.37 if n % 4 else None for n in numbers.tolist()]
+    columns = [pa.array(numbers * 3 + 1), pa.array(texts, pa.string()), pa.array(doubles, pa.float64()), pa.array(times).cast(pa.timestamp("us"))]
+    return GivenEvents("in", GIVEN, columns, np.ones(count, np.uint8), times, numbers.astype(np.uint64) * np.uint64(7919))
+
+
+def _given(instance: Instance, first: int, count: int) -> list[str]:
+    """What each event came to; the bits of doubles."""
+    made = instance.make_events("f", events(first, count), MADE, 10_000)
+    results: list[list[Any]] = [[] for _ in range(count)]
+    columns = [column.view(pa.int64()) if pa.types.is_floating(column.type) else column for column in made.columns]
+    for row, *values in zip(made.row.tolist(), made.opcode.tolist(), *(column.to_pylist() for column in columns), strict=True):
+        results[row].append(values)
+    for failed in made.failed:
+        results[failed.row].append(f"{failed.reason}: {failed.message}")
+    return [repr(each) for each in results]
+
+
+def _digest(state: bytes) -> str:
+    return hashlib.sha256(state).hexdigest()[:16]
+
+
+def of_program(language: str, code: str) -> dict[str, Any]:
+    """`refused`: why the program does not load; `unkept`: why it is not restored from some event on."""
+    try:
+        program = compile_program(ProgramText("q/w", Script(Language(language), Code(code), "f", limits=LIMITS)))
+    except ProjectError as error:
+        return {"refused": str(error)}
+    whole = program.open()
+    results = _given(whole, 0, COUNT)
+    answer: dict[str, Any] = {"whole": results, "restored": [], "states": [], "restored_states": [], "unkept": ""}
+    alone, restored = program.open(), program.open()
+    for n in range(COUNT):
+        answer["restored"] += _given(restored, n, 1)
+        _given(alone, n, 1)
+        try:
+            saved, state = alone.save(), restored.save()
+        except CodeFailure as failure:
+            return {**answer, "unkept": failure.text}
+        answer["states"].append(_digest(saved))
+        answer["restored_states"].append(_digest(state))
+        restored = program.open()
+        restored.load(state)
+    return {**answer, "states": [*answer["states"], _digest(whole.save())], "restored_states": [*answer["restored_states"], _digest(state)]}
+
+
+def of_case(case: str, path: str) -> dict[str, Any]:
+    parsed = parse_case(case, path)
+    batches = raw_batches(parsed)
+    whole, state = run(parsed, [batches], restarts=False)
+    try:
+        restored, restored_state = run(parsed, [[batch] for batch in batches], restarts=True)
+    except StateError as error:
+        return {"whole": _texts(whole), "unkept": error.detail}
+    return {
+        "whole": _texts(whole),
+        "restored": _texts(restored),
+        "states": [_digest(state)],
+        "restored_states": [_digest(restored_state)],
+        "unkept": "",
+    }
+
+
+def _texts(outputs: Sequence[tuple[str, pa.RecordBatch]]) -> list[str]:
+    return [
+        f"{cause} {stream}: {line}"
+        for cause, by_stream in sorted(outputs_by_cause(outputs).items())
+        for stream, lines in sorted(by_stream.items())
+        for line in lines
+    ]
+
+
+def main() -> None:
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer = of_case(**request) if "case" in request else of_program(**request)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
