@@ -72,7 +72,9 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """What two processes, or a restored engine, do otherwise; "" for nothing. What cannot be kept is a bad event sooner or later,
     where there are more events."""
     if one != other:
-        differ = {key: (one.get(key), other.get(key)) for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key)}
+        differ = {
+            key: (one.get(key), other.get(key)) for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key)
+        }
         return f"two processes differ: {differ}"
     if "refused" in one or (one["unkept"] and "restored" not in one):
         return ""
