@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from types import new_class
 from typing import Any
 
 from hotspare.engine.code.python.namespaces import PROGRAM_MODULE
@@ -36,27 +37,17 @@ def _number(value: Any) -> Any:
     return plain_value(value)
 
 
-class Enum(enum.Enum, metaclass=_Meta):
-    pass
+def _of_module(members: Any) -> None:
+    members["__module__"] = "enum"
 
 
-class IntEnum(enum.IntEnum, metaclass=_Meta):
-    pass
+def _kind(name: str) -> Any:
+    return new_class(name, (getattr(enum, name),), {"metaclass": _Meta}, _of_module)
 
 
-class StrEnum(enum.StrEnum, metaclass=_Meta):
-    pass
-
-
-class Flag(enum.Flag, metaclass=_Meta):
-    pass
-
-
-class IntFlag(enum.IntFlag, metaclass=_Meta):
-    pass
+_KINDS = {name: _kind(name) for name in ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag")}
 
 
 def enum_members() -> Mapping[str, Any]:
     """The module `enum`."""
-    kinds = {kind.__name__: kind for kind in (Enum, IntEnum, StrEnum, Flag, IntFlag)}
-    return kinds | {name: getattr(enum, name) for name in ("auto", "member", "nonmember", "unique")}
+    return dict(_KINDS) | {name: getattr(enum, name) for name in ("auto", "member", "nonmember", "unique")}

@@ -63,7 +63,7 @@ class Guards:
             rewriting.DEEP: self.deep,
             rewriting.GENERATING: lambda function: generating(function, self.meter),
             rewriting.ITERATED: lambda inner: CountedGenerator(inner, self.meter),
-            rewriting.HELD: Held,
+            rewriting.HELD: PatternValue,
             rewriting.EVERYTHING: BaseException,
         }
         found |= {rewriting.real_name(kind.__name__): kind for kind in (list, dict, str)}
@@ -239,7 +239,7 @@ def converted(value: Any, conversion: str) -> Any:
     return {"r": shown, "s": text, "a": ascii_shown}[conversion](value)
 
 
-class Held:
+class PatternValue:
     """A value that a pattern of `match` compares with: patterns take no calls."""
 
     __slots__ = ("value",)

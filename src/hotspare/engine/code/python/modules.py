@@ -187,8 +187,8 @@ def _array(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
 
 
 def _collections(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
-    def named(typename: str, field_names: Any, *, rename: bool = False, defaults: Any = None) -> Any:
-        return namedtuple(typename, field_names, rename=rename, defaults=defaults, module=PROGRAM_MODULE)
+    def named(typename: str, field_names: Any, *, rename: Any = None, defaults: Any = None) -> Any:
+        return namedtuple(typename, field_names, rename=bool(rename), defaults=defaults, module=PROGRAM_MODULE)
 
     named.__name__ = "namedtuple"
     return {"Counter": STAND_INS[Counter][0], "defaultdict": STAND_INS[defaultdict][0], "namedtuple": named}
@@ -320,7 +320,7 @@ def _struct(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
 
 
 def _urls(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
-    def urlencode(query: Any, doseq: Any = False, *more: Any, **named: Any) -> str:  # noqa: FBT002 - Python's own signature
+    def urlencode(query: Any, doseq: Any = None, *more: Any, **named: Any) -> str:
         pairs = query.items() if hasattr(query, "items") else query
         written = [(_written(name, None), _written(value, doseq)) for name, value in pairs]
         return str(encode(written, bool(doseq), *more, **named))

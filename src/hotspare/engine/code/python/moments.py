@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from hotspare.engine.code.python.words import words
 
+UUID, TIME_TUPLE = uuid.UUID, type(real.datetime(1970, 1, 1).timetuple())
 _EPOCH = real.datetime(1970, 1, 1, tzinfo=real.UTC)
 
 

@@ -27,7 +27,7 @@ from hotspare.engine.code.python.plain_values import plain_value
 from hotspare.engine.code.python.rewriting import TICK, rewritten
 from hotspare.engine.code.python.stack import at_fixed_level
 from hotspare.engine.code.python.texts import without_addresses
-from hotspare.engine.code.python.variables import Unkeepable, Variables
+from hotspare.engine.code.python.variables import ModuleVariables, Unkeepable
 from hotspare.errors import CodeOutOfMemory
 from hotspare.model.names import nearest
 
@@ -263,7 +263,7 @@ class Interpreter:
                 variables[self._init](*([] if self._settings is None else [dict(self._settings)]))
             rebound = text.rebound
             self.meter.check()
-            names, fixed = Variables(variables, text.nonlocals, self.guards.attributes).settle(rebound, self._transient)
+            names, fixed = ModuleVariables(variables, text.nonlocals, self.guards.attributes).settle(rebound, self._transient)
             self.keeper.watch(module, variables, names, rebound, fixed)
         except Unloadable:
             raise

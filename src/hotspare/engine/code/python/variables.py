@@ -26,9 +26,7 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from functools import partial
-from time import struct_time
 from typing import Any
-from uuid import UUID
 
 from hotspare.engine.code.python.attributes import Attributes
 from hotspare.engine.code.python.builtin_names import TypeOf
@@ -36,6 +34,7 @@ from hotspare.engine.code.python.checking import METHODS_WITH_TWO_LINES
 from hotspare.engine.code.python.guards import Guards
 from hotspare.engine.code.python.keeper import NESTING_MAX, described
 from hotspare.engine.code.python.kept import FixedDict, FixedList
+from hotspare.engine.code.python.moments import TIME_TUPLE, UUID
 from hotspare.engine.code.python.namespaces import PROGRAM_MODULE, Namespace, ObjectBase, Opaque, is_own_class
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
 from hotspare.engine.code.python.stand_ins import ADDRESSES
@@ -77,7 +76,7 @@ _PARTS: Mapping[type, Callable[[Any], tuple[Any, ...]]] = {
     UUID: lambda value: (value.int,),
     datetime.timezone: lambda value: (value.tzname(None),),
     types.GenericAlias: lambda value: (value.__origin__, *value.__args__),
-    types.UnionType: lambda value: value.__args__,
+    type(int | None): lambda value: value.__args__,
 }
 """What objects of other such types reach."""
 _FROZEN = (tuple, datetime.tzinfo)
@@ -100,7 +99,7 @@ class Unkeepable(Exception):
         self.hint = hint
 
 
-class Variables:
+class ModuleVariables:
     """The module variables of one text of a program. `nonlocals`: variables of outer functions that functions change.
 
     `attributes` gets to know every object of the program's own that lives as long as the program.
@@ -108,17 +107,18 @@ class Variables:
 
     def __init__(self, variables: dict[str, Any], nonlocals: frozenset[str], attributes: Attributes) -> None:
         self._variables, self._nonlocals, self._attributes = variables, nonlocals, attributes
+        self._transient: frozenset[str] = frozenset()
 
     def settle(self, rebound: frozenset[str], declared: frozenset[str]) -> tuple[tuple[str, ...], Mapping[str, Any]]:
         """Returns the names of the variables that are state, and the values of those that functions could bind but may not. All
         others are made fit to be constant. `rebound`: functions say `global` of them; `declared`: are transient. Unkeepable."""
-        transient = _transient(self._variables) | declared
+        self._transient = transient = _transient(self._variables) | declared
         names = [name for name in sorted(rebound.union(self._variables)) if not name.startswith("__") and name != TRANSIENT]
         state = tuple(name for name in names if name not in transient and (name in rebound or self._is_state(name)))
         for name in names:
             if name not in state and name in self._variables:
                 try:
-                    self._variables[name] = self._constant(self._variables[name], name, 0, may_hold_objects=name in transient)
+                    self._variables[name] = self._constant(self._variables[name], name, 0)
                 except Unkeepable as error:
                     error.variable = name
                     raise
@@ -129,13 +129,13 @@ class Variables:
         is_container = isinstance(value, _CONTAINERS) or (isinstance(value, tuple) and not _is_plain_constant(value))
         return is_container and _is_plain(value, 0)
 
-    def _constant(self, value: Any, name: str, depth: int, *, may_hold_objects: bool) -> Any:
+    def _constant(self, value: Any, name: str, depth: int) -> Any:
         """Returns what stands for a value that lives as long as the program. Unkeepable."""
         if depth > NESTING_MAX:
             raise Unkeepable(f"the module variable {name} holds containers within each other, more than {NESTING_MAX} deep")
 
         def constant(part: Any) -> Any:
-            return self._constant(part, name, depth + 1, may_hold_objects=may_hold_objects)
+            return self._constant(part, name, depth + 1)
 
         kind = type(value)
         if kind is list or kind is FixedList:
@@ -144,9 +144,9 @@ class Variables:
             return FixedDict({constant(key): constant(each) for key, each in value.items()})
         if kind is tuple:
             return tuple(map(constant, value))
-        if may_hold_objects and kind is OrderedSet:
+        if name in self._transient and kind is OrderedSet:
             return OrderedFrozenSet(map(constant, value))
-        if _is_object(value) and (may_hold_objects or isinstance(value, _FROZEN)):
+        if _is_object(value) and (name in self._transient or isinstance(value, _FROZEN)):
             self._freeze(value, name, depth)
         else:
             self._check(value, name, depth)
@@ -158,7 +158,7 @@ class Variables:
             return
         self._check(type(value), name, depth + 1)
         for attribute, held in _held_by(value):
-            object.__setattr__(value, attribute, self._constant(held, name, depth + 1, may_hold_objects=True))
+            object.__setattr__(value, attribute, self._constant(held, name, depth + 1))
         self._check_all(value if isinstance(value, tuple) else (), name, depth)
         self._check(getattr(value, "tzinfo", None), name, depth)
 
@@ -179,7 +179,7 @@ class Variables:
             self._check(kind, name, depth + 1)
         elif kind is slice:
             self._check_all((value.start, value.stop, value.step), name, depth)
-        elif kind in (tuple, OrderedFrozenSet, struct_time):
+        elif kind in (tuple, OrderedFrozenSet, TIME_TUPLE):
             self._check_all(value, name, depth)
         elif kind in _PARTS:
             self._check_all(_PARTS[kind](value), name, depth)
