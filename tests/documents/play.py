@@ -63,7 +63,7 @@ class PageFolder:
         places: Mapping[str, str] | None = None,
         run_options: Sequence[str] = WITHOUT_SPARK,
     ) -> None:
-        self.folder = folder / "page"
+        self.folder = folder / "a page [1] of 100%"
         self.begun: list[Begun] = []
         self._places = dict(places or {})
         self._run_options = run_options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,7 +108,7 @@ def _division(resolved: Resolved, inputs: Mapping[str, str]) -> tuple[dict[str, 
 
 def _read(spark: SparkSession, window: str, place: str) -> DataFrame:
     try:
-        return spark.read.parquet(place)
+        return spark.read.parquet(_literal(place))
     except AnalysisException as error:
         why = str(error)[:_DETAIL_LENGTH_MAX]
         raise UsageError(f"{place} cannot be read as the table of {window}", detail=why, hint="give files of Parquet") from error
@@ -116,4 +117,9 @@ def _read(spark: SparkSession, window: str, place: str) -> DataFrame:
 def _written(spark: SparkSession, table: DataFrame, place: str) -> int:
     """How many rows were."""
     table.write.parquet(place)
-    return int(spark.read.parquet(place).count())
+    return int(spark.read.parquet(_literal(place)).count())
+
+
+def _literal(place: str) -> str:
+    """Returns the path of an existing file escaped, because Spark reads paths as patterns; any other text unchanged."""
+    return re.sub(r"[\\\[\]{}*?]", r"\\\g<0>", place) if Path(place).exists() else place
