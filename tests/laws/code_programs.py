@@ -108,6 +108,7 @@ import math
 import random
 import re
 from collections import defaultdict
+from enum import Enum
 
 i1, f1, s1, l1, d1 = 1, 0.5, "a", [], {}
 i2, f2, s2, l2, d2 = 2, 1.25, "b", [1, "x"], {"a": 1, 2: [3]}
@@ -115,6 +116,11 @@ l3, d3 = l2, d2
 seen = set()
 groups = defaultdict(list)
 WORD = re.compile("[a-z]+")
+
+
+class Color(Enum):
+    RED = 1
+    BLUE = 2
 
 
 class Account:
@@ -159,7 +165,7 @@ def show(v, depth):
         "text": (
             "'t{small}'", "{s}", "e['s']", "({text} + {text})[-24:]", "str({int})", "show({any}, 2)", "({text}).upper()", "({text}) * ({small} % 3)", "','.join([{text}, {text}])",
             "datetime.datetime.fromtimestamp({int} * 3600).isoformat()", "json.dumps([{int}, {text}])", "WORD.sub('<>', {text})", "'%5.2f|%r' % ({float}, {int})",
-            "show(sorted(seen), 1)", "show(groups, 2)", "datetime.date.today().strftime('%Y-%m-%d %A')",
+            "show(sorted(seen), 1)", "show(groups, 2)", "datetime.date.today().strftime('%Y-%m-%d %A')", "datetime.datetime.now().strftime('%H:%M %s')", "str(Color({small} % 2 + 1))",
         ),
         "any": ("{int}", "{text}", "{float}", "{list}", "{dict}", "{dict}.get({text})", "{dict}.get({int} % 5)", "({list} or [0])[0]", "{int} > {int}", "({int}, {text})", "next(iter({dict}), None)"),
         "list": ("{l}", "{l}", "[{any}, {any}]", "list({dict}.values())[:2]", "[show(x, 1) for x in {list}][:3]", "groups[{int} % 3]"),
@@ -171,7 +177,7 @@ def show(v, depth):
         "{l}.sort(key=lambda x: show(x, 1))", "seen.add({int} % 7)", "seen.discard({small})", "groups[{int} % 3].append({any})", "groups.pop({int} % 3, None)", "{d}['self'] = {d}",
         "sums.clear()", "{l}.extend([{any}] * ({small} % 3))", "{d}.update({dict})", "{l}.reverse()",
     ),
-    rare=("raise ValueError({text})", "if {int} % 5 == 0: raise KeyError({text})", "d1['hidden'] = show", "l1.append(object)", "{i} = None + {int}", "{l}.append((x for x in [1]))"),
+    rare=("raise ValueError({text})", "if {int} % 5 == 0: raise KeyError({text})", "d1['hidden'] = show", "{s} = str(getattr(Color.RED, 'label', 'none')); Color.RED.label = 'x' + {s}", "l1.append(object)", "{i} = None + {int}", "{l}.append((x for x in [1]))"),
     compound="if {int} % 2 == 0:\n    {stmt}\nelse:\n    {stmt}",
     body="def f(e, context):\n    global i1, i2, f1, f2, s1, s2, l1, l2, l3, d1, d2, d3\n{statements}\n"
     "    return {'n': {int} % 1000000, 's': show({any}, 3) + {s}, 'x': {float}, 't': 1_700_000_000 + e['n']}\n",

@@ -3,7 +3,8 @@
     {"language": ..., "code": ...}   a program, which is given events of its own
     {"case": ..., "path": ...}       a project with its input, in the form of tests/cases
 
-An answer has the results of each event, and the digests of the state after it: `whole`, `restored`, `states`, `restored_states`.
+An answer has the results of each event, `whole` and `restored`, digests of the `states` that were restored, and that of the last `state` of
+the run as a whole. `unkept`: why no state was restored from some event on; `refused`: why a program does not load.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ GIVEN = Schema(
     (Field("n", FieldType.INT64), Field("s", FieldType.STRING), Field("x", FieldType.DOUBLE), Field("t", FieldType.STAMP))
 )
 MADE = Schema((Field("n", FieldType.INT64), Field("s", FieldType.STRING), Field("x", FieldType.DOUBLE), Field("t", FieldType.STAMP)))
-COUNT = 8
+COUNT = 6
 LIMITS = CodeLimits(steps_max=50_000, state_bytes_max=200_000)
 _DAY_US = 86_400_000_000
 
@@ -60,27 +61,22 @@ def _digest(state: bytes) -> str:
 
 
 def of_program(language: str, code: str) -> dict[str, Any]:
-    """`refused`: why the program does not load; `unkept`: why it is not restored from some event on."""
     try:
         program = compile_program(ProgramText("q/w", Script(Language(language), Code(code), "f", limits=LIMITS)))
     except ProjectError as error:
         return {"refused": str(error)}
-    whole = program.open()
-    results = _given(whole, 0, COUNT)
-    answer: dict[str, Any] = {"whole": results, "restored": [], "states": [], "restored_states": [], "unkept": ""}
-    alone, restored = program.open(), program.open()
+    whole, restored = program.open(), program.open()
+    answer: dict[str, Any] = {"whole": _given(whole, 0, COUNT), "restored": [], "states": [], "unkept": ""}
     for n in range(COUNT):
         answer["restored"] += _given(restored, n, 1)
-        _given(alone, n, 1)
         try:
-            saved, state = alone.save(), restored.save()
+            state = restored.save()
         except CodeFailure as failure:
             return {**answer, "unkept": failure.text}
-        answer["states"].append(_digest(saved))
-        answer["restored_states"].append(_digest(state))
+        answer["states"].append(_digest(state))
         restored = program.open()
         restored.load(state)
-    return {**answer, "states": [*answer["states"], _digest(whole.save())], "restored_states": [*answer["restored_states"], _digest(state)]}
+    return {**answer, "state": _digest(whole.save())}
 
 
 def of_case(case: str, path: str) -> dict[str, Any]:
@@ -94,9 +90,9 @@ def of_case(case: str, path: str) -> dict[str, Any]:
     return {
         "whole": _texts(whole),
         "restored": _texts(restored),
-        "states": [_digest(state)],
-        "restored_states": [_digest(restored_state)],
+        "states": [_digest(restored_state)],
         "unkept": "",
+        "state": _digest(state),
     }
 
 
