@@ -4,7 +4,8 @@
     {"case": ..., "path": ...}       a project with its input, in the form of tests/cases
 
 An answer has the results of each event, `whole` and `restored`, digests of the `states` that were restored, and that of the last `state` of
-the run as a whole. `unkept`: why no state was restored from some event on; `refused`: why a program does not load.
+the run as a whole. `unkept`: why no state was restored from some event on; `refused`: why a program does not load;
+`failure`: why there is no answer.
 """
 
 from __future__ import annotations
@@ -108,7 +109,10 @@ def _texts(outputs: Sequence[tuple[str, pa.RecordBatch]]) -> list[str]:
 def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
-        answer = of_case(**request) if "case" in request else of_program(**request)
+        try:
+            answer = of_case(**request) if "case" in request else of_program(**request)
+        except Exception as error:
+            answer = {"failure": f"{type(error).__name__}: {error}"}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

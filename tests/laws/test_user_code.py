@@ -73,6 +73,8 @@ def _asked(workers: Sequence[Worker], requests: Sequence[Mapping[str, str]]) -> 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     """What two processes, or a restored engine, do otherwise; "" for nothing. What cannot be kept is a bad event sooner or later,
     where there are more events."""
+    if failure := one.get("failure", other.get("failure")):
+        return f"it fails: {failure}"
     if one != other:
         differ = {key: (one.get(key), other.get(key)) for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key)}
         return f"two processes differ: {differ}"
