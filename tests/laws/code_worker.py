@@ -22,6 +22,7 @@ import pyarrow as pa
 from hotspare.engine.code.contract import CodeFailure, GivenEvents, Instance, ProgramText
 from hotspare.engine.code.programs import compile_program
 from hotspare.errors import ProjectError, StateError
+from hotspare.interpreter import fix_environment
 from hotspare.model.code import Code, CodeLimits, Language, Script
 from hotspare.model.types import Field, FieldType, Schema
 from tests.cases.case import outputs_by_cause, parse_case, raw_batches, run
@@ -107,6 +108,7 @@ def _texts(outputs: Sequence[tuple[str, pa.RecordBatch]]) -> list[str]:
 
 
 def main() -> None:
+    fix_environment()  # as every engine does; the hash seed stays that of this process
     for line in sys.stdin:
         request = json.loads(line)
         try:

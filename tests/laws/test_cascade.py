@@ -17,7 +17,7 @@ from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import BEAT, MessageFormat, without_causes
+from hotspare.engine.rows.batch import BEAT, EVENT_FORMATS, MessageFormat, without_causes
 from hotspare.ha.outputs.blocks import MessageSizes
 from hotspare.ha.rules.settings import OutputStream
 from hotspare.inbound import Inbound
@@ -142,7 +142,7 @@ def as_input(bus: Timed, topic: str, outputs: pa.Table) -> None:
     own=scripts(),
     cuts=st.lists(st.integers(1, 40), max_size=6),
     rows_max=st.integers(1, 9),
-    form=st.sampled_from(MessageFormat),
+    form=st.sampled_from(EVENT_FORMATS),
     limit=st.sampled_from([1, 3, 1_000]),
     delay_us=st.sampled_from([0, 7, 10**9]),
 )

@@ -26,6 +26,7 @@ from hotspare.engine.operators.contract import Clock
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import compile_plan
 from hotspare.engine.routing import routing_of
+from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import ProjectError
 from hotspare.model.partitioning import KEY_TYPES, obstacles, partition_fields, refused_shards
 from hotspare.model.project import Project, WindowId
@@ -112,7 +113,7 @@ class Shared:
         if not message.source:
             return [(shard, message) for shard in range(SHARDS)]
         rows = message.value.split(ROW_SEPARATOR)
-        places = self._routings[message.source].partitions([row.encode() for row in rows]).tolist()
+        places = self._routings[message.source].partitions([row.encode() for row in rows], MessageFormat.CSV).tolist()
         own = {place: [row for row, there in zip(rows, places, strict=True) if there == place] for place in sorted(set(places))}
         return [(place, replace(message, value=ROW_SEPARATOR.join(some))) for place, some in own.items()]
 

@@ -21,7 +21,7 @@ from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.bus.topic_writer import BusTopicWriter
 from hotspare.engine.codec import arrow_block, avro_block
 from hotspare.engine.routing import key_partitions
-from hotspare.engine.rows.batch import OUTPUT_COLUMNS, MessageFormat
+from hotspare.engine.rows.batch import EVENT_FORMATS, OUTPUT_COLUMNS, MessageFormat
 from hotspare.errors import BusError, TopicMissing, UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.adapters.killed import Killed, Mortal, struck
@@ -143,7 +143,7 @@ def test_what_is_missing_in_the_stream_is_told() -> None:
     assert broken == [SequenceBreak(5, 8)]
 
 
-@pytest.mark.parametrize("format_", MessageFormat)
+@pytest.mark.parametrize("format_", EVENT_FORMATS)
 def test_each_format_holds_all_outputs(format_: MessageFormat) -> None:
     """SPEC I4."""
     site = Site()

@@ -62,7 +62,7 @@ class Site:
     def __init__(self) -> None:
         self.bus = MemoryBus().client("test")
         self.bus.create_topic("in", 3)
-        self.target = publishing._Target("", "in", "q/w", SCHEMA, None, 3, "load", None)
+        self.target = publishing._Target("", "in", "q/w", SCHEMA, None, 3, "load")
 
     def write(self, number: int, batches: list[pa.RecordBatch], upto: int | None = None) -> int:
         """A task; `upto`: it ends behind so many chunks."""
@@ -124,7 +124,7 @@ def test_a_query_that_begins_behind_what_is_published_is_refused(tmp_path: Path)
     url = f"sqlite:///{tmp_path / 'bus.db'}"
     bus = open_bus(url)
     bus.create_topic("in", 3)
-    target = publishing._Target(url, "in", "q/w", SCHEMA, None, 3, "load", None)
+    target = publishing._Target(url, "in", "q/w", SCHEMA, None, 3, "load")
     publishing.check_follows(target, 0)
     sum(publishing._write_all(bus, target, 4, iter(rows_of([0, 1000], Random(1)))))
     bus.close()

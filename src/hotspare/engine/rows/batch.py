@@ -36,6 +36,8 @@ class MessageFormat(IntEnum):
         return self.name.lower().encode()
 
 
+EVENT_FORMATS = tuple(each for each in MessageFormat if each is not MessageFormat.LOST)
+"""The formats in which messages hold events."""
 FORMAT_OF_HEADER: dict[bytes, MessageFormat] = {each.header: each for each in MessageFormat}
 """What the value of `bus.contract.FORMAT_HEADER` says."""
 

@@ -298,14 +298,11 @@ class Interpreter:
         function = self._snippets.get(_pyname_, {}).get(_pyfunc_)
         if not isinstance(function, FunctionType):
             return {"code": False, "results": [], "error": f"there is no function {_pyfunc_} in a snippet {_pyname_}"}
-        self.meter.enter()
         try:
             made = function(*arguments, **named)
         except Exception as error:
             self.guards.caught()
             return {"code": False, "results": [], "error": without_addresses(str(error))[:ERROR_LENGTH_MAX]}
-        finally:
-            self.meter.leave()
         return {"code": True, "results": list(made) if isinstance(made, tuple) else [made], "error": ""}
 
     def _settle(self) -> None:
