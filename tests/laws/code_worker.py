@@ -30,7 +30,9 @@ from tests.cases.case import outputs_by_cause, parse_case, raw_batches, run
 GIVEN = Schema(
     (Field("n", FieldType.INT64), Field("s", FieldType.STRING), Field("x", FieldType.DOUBLE), Field("t", FieldType.STAMP))
 )
-MADE = Schema((Field("n", FieldType.INT64), Field("s", FieldType.STRING), Field("x", FieldType.DOUBLE), Field("t", FieldType.STAMP)))
+MADE = Schema(
+    (Field("n", FieldType.INT64), Field("s", FieldType.STRING), Field("x", FieldType.DOUBLE), Field("t", FieldType.STAMP))
+)
 COUNT = 6
 LIMITS = CodeLimits(steps_max=50_000, state_bytes_max=200_000)
 _DAY_US = 86_400_000_000
@@ -42,7 +44,12 @@ def events(first: int, count: int) -> GivenEvents:
     texts = [f"s{n // 2}é" if n % 5 else None for n in numbers.tolist()]
     times = numbers * 7 * _DAY_US + 1_700_000_000_123_456
     doubles = [n * 0.37 if n % 4 else None for n in numbers.tolist()]
-    columns = [pa.array(numbers * 3 + 1), pa.array(texts, pa.string()), pa.array(doubles, pa.float64()), pa.array(times).cast(pa.timestamp("us"))]
+    columns = [
+        pa.array(numbers * 3 + 1),
+        pa.array(texts, pa.string()),
+        pa.array(doubles, pa.float64()),
+        pa.array(times).cast(pa.timestamp("us")),
+    ]
     return GivenEvents("in", GIVEN, columns, np.ones(count, np.uint8), times, numbers.astype(np.uint64) * np.uint64(7919))
 
 

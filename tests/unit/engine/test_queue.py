@@ -235,16 +235,6 @@ def test_only_live_rows_hold_codes() -> None:
         assert set(np.flatnonzero(marks == 2).tolist()) == {i % 7 for i in left}
 
 
-def test_a_page_of_the_first_format_is_read() -> None:
-    """It has rows in one piece, and a time for every row, also where none is needed."""
-    relation = filled(3)
-    lanes, valid, _ = relation.stored()
-    again = Relation(SHAPE, policy(k.KEEP, 0))
-    columns = {"lanes": Column(lanes), "valid": Column(valid), "time": Column(np.arange(3))}
-    again.load({**columns, "state": relation.columns()["state"]})
-    assert content(again) == content(relation)
-
-
 @pytest.mark.parametrize("kind", [k.COUNT_SLIDING, k.COUNT_JUMPING])
 def test_rows_of_a_batch_are_looked_at_a_bounded_number_of_times(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Retention by count looks after every row, and not again at all that follow."""

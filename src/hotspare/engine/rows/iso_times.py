@@ -158,7 +158,10 @@ def moved(seconds: pa.Array, fraction: pa.Array, ahead_us: pa.Array | None) -> p
 
 
 def _one_by_one(texts: pa.Array) -> tuple[pa.Array, Rows]:
-    begins = true_mask(pc.match_substring_regex(texts, r"^[0-9]{4}[-Ww0-9]"))
-    found = [iso_micros(text) if maybe else None for text, maybe in zip(texts.to_pylist(), begins, strict=True)]
-    values = pa.array(found, pa.int64()).cast(_MICROS)
+    """Each text once, however often it comes."""
+    encoded = texts.dictionary_encode()
+    distinct = encoded.dictionary
+    begins = true_mask(pc.match_substring_regex(distinct, r"^[0-9]{4}[-Ww0-9]"))
+    found = [iso_micros(text) if maybe else None for text, maybe in zip(distinct.to_pylist(), begins, strict=True)]
+    values = pa.array(found, pa.int64()).cast(_MICROS).take(encoded.indices)
     return values, true_rows(pc.and_(values.is_null(), texts.is_valid()))
