@@ -10,14 +10,14 @@ first and unit tests last, so that both processes are busy to the end.
 
 from __future__ import annotations
 
-import os
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 SERVER_FIXTURES = frozenset({"kafka", "mariadb", "postgresql", "redis", "s3", "zookeeper"})
-_GROUP = "@spark"
 
 
 def servers(*parameters: str) -> list[Any]:
@@ -45,26 +45,20 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts long work first, in the random order within each tier; in a test process names the group of each Spark test."""
+    """Puts long work first, in the random order within each tier."""
     items.sort(key=_rank)
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        for item in items:
-            if item.get_closest_marker("spark") is not None:
-                item._nodeid += _GROUP
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Takes the group off the names again, once the scheduler has them: a test is reported by the name that repeats it."""
-    for item in session.items:
-        item._nodeid = item.nodeid.removesuffix(_GROUP)
 
 
 class _ByFile(LoadScopeScheduling):
-    """Gives a file to one process, since its tests share fixtures, and all Spark tests to one."""
+    """Gives a file to one process, since its tests share fixtures, and all files with Spark tests to one."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _GROUP if nodeid.endswith(_GROUP) else nodeid.partition("::")[0]
+        return _scope(self.config.rootpath / nodeid.partition("::")[0])
+
+
+@cache
+def _scope(file: Path) -> str:
+    return "spark" if "pytest.mark.spark" in file.read_text(encoding="utf-8") else str(file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:

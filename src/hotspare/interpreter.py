@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import locale
 import os
 import sys
 import time
@@ -15,14 +16,18 @@ from collections.abc import Iterator, Mapping
 ENVIRONMENT: Mapping[str, str] = {"TZ": "UTC", "PYTHONHASHSEED": "0"}
 """What user code could see of its process, the same in every engine."""
 _DIGITS_VARIABLE = "PYTHONINTMAXSTRDIGITS"
+_LOCALE = {locale.LC_NUMERIC: "C", locale.LC_COLLATE: "C", locale.LC_CTYPE: "C.UTF-8"}
+"""How numbers are written, which text is less, and which bytes are letters: Lua asks C, and C the process."""
 
 
 def fix_environment() -> None:
-    """Gives this process the environment of every engine: the time zone UTC, and Python's own limit of digits. Processes that it
-    starts get the hash seed 0, too, which Python reads when it starts (`start_again`)."""
+    """Gives this process the environment of every engine: the time zone UTC, one locale, and Python's own limit of digits.
+    Processes that it starts get the hash seed 0, too, which Python reads when it starts (`start_again`)."""
     os.environ.update(ENVIRONMENT)
     os.environ.pop(_DIGITS_VARIABLE, None)
     time.tzset()
+    for category, name in _LOCALE.items():
+        locale.setlocale(category, name)
     sys.set_int_max_str_digits(sys.int_info.default_max_str_digits)
 
 
@@ -31,6 +36,7 @@ def fixed_environment() -> Iterator[None]:
     """The same for a while, in a process that belongs to somebody else's program."""
     names = (*ENVIRONMENT, _DIGITS_VARIABLE)
     before, digits = {name: os.environ.get(name) for name in names}, sys.get_int_max_str_digits()
+    locales = {category: locale.setlocale(category) for category in _LOCALE}
     fix_environment()
     try:
         yield
@@ -41,6 +47,8 @@ def fixed_environment() -> Iterator[None]:
             else:
                 os.environ[name] = value
         time.tzset()
+        for category, name in locales.items():
+            locale.setlocale(category, name)
         sys.set_int_max_str_digits(digits)
 
 

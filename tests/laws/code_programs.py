@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - programs stand on one line each
 """Random small programs in Lua and Python that build, change and read what they keep: numbers, texts, lists, tables within each other and
 under several names, closures, classes, times. A program is a function of its seed."""
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - programs stand on one line each
 """Attempts to make two engines differ with Lua code: what each sets up, what it gives for an event, and what becomes of it."""
 
 from __future__ import annotations

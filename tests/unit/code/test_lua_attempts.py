@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - programs stand on one line each
 """What people's Lua code may try to make two engines differ: it is refused, a bad event, or the same whole and restored at each event
 (SPEC A36; laws Cut and Crash, of people's code)."""
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - programs stand on one line each
 """How the variables of Lua code are kept: no user code runs, what is written can be read, and memory that runs out ends the engine
 (SPEC A36, F4)."""
 
@@ -41,7 +42,10 @@ function use() return c, d end
 )
 
 
-def program(code: str, limits: CodeLimits = CodeLimits(200_000, 100_000), memory_bytes: int = 64 << 20) -> LuaProgram:
+_LIMITS = CodeLimits(200_000, 100_000)
+
+
+def program(code: str, limits: CodeLimits = _LIMITS, memory_bytes: int = 64 << 20) -> LuaProgram:
     module = Module(
         "m", Language.LUA, Code("local m = setmetatable({}, {__eq = error, __index = error}) return m"), ModuleUse.MODULE
     )

@@ -15,7 +15,6 @@ from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.relation import DELETE, INSERT
 from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.state import queue
-from hotspare.engine.state.pages import Column
 from hotspare.engine.state.relation import Change, Relation, Resolution, Shape
 from hotspare.engine.state.row_pages import RowPages
 from hotspare.engine.tuning import Tuning, under

@@ -107,14 +107,6 @@ def test_all(values: list[float | None], middle: int) -> None:
         seen += len(part)
 
 
-def test_newest_of_a_snapshot_of_before_begins_a_block_with_its_oldest_observation() -> None:
-    observations = Newest(4)
-    observations.load({"values": Column(np.array([1.0, 2.0, 4.0])), "valid": Column(np.ones(3, np.bool_))})
-    basis = observations.observe(*arrays([8.0, 16.0]))
-    assert basis.statistic("sumOut").tolist() == [15.0, 30.0]
-    assert basis.statistic("nOut").tolist() == [4.0, 4.0]
-
-
 def test_a_window_that_is_longer_than_all_rows_adds_them_all() -> None:
     """And only what is asked for is kept: a window may hold a million observations."""
     observations = Newest(1_000_000, ["sumOut"])

@@ -37,6 +37,7 @@ from hotspare.model import retention_needs
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.frontends.properties import Substitution
 from hotspare.model.windows.join import JoinKind
+from tests.cases.case import read_case
 from tests.repo.tree import ROOT
 
 Patch = pytest.MonkeyPatch
@@ -232,6 +233,7 @@ def runs() -> Iterator[tuple[str, Ending]]:
     for name, each in PLANTS.items():
         with Patch.context() as patch:
             each.put(patch)
+            read_case.cache_clear()  # a plan that was compiled without the plant would not have it
             yield name, ending([each.node])
 
 

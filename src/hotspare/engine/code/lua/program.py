@@ -1,13 +1,12 @@
 """Lua programs (SPEC A26, A36): Lua 5.4 by the library lupa, in a machine of their own that sees nothing but the event.
 
 What would differ between engines is replaced in the machine's own Lua files: clock, chance, the order of `pairs`, addresses in
-texts, `table.sort`; and so are `#` and `..` in the code (`rewriting`). A hook counts instructions, and texts are counted as they are
-made. The allocator's limit is a guard behind that: where it is reached depends on the engine, so it ends the engine.
+texts, `table.sort`; and so are `#` and `..` in the code (`rewriting`). A hook counts instructions, and texts are counted as they
+are made. The allocator's limit is a guard behind that: where it is reached depends on the engine, so it ends the engine.
 """
 
 from __future__ import annotations
 
-import locale
 import math
 import re
 import struct
@@ -89,7 +88,6 @@ class LuaInstance(Instance):
         self._name, self._owner = text.name, text.owner
         self._shared = shared
         script = text.script
-        _fix_locale()
         self._memory_max = memory_bytes + MEMORY_A_BYTE * script.limits.state_bytes_max
         self._runtime = lupa.lua54.LuaRuntime(
             encoding=None,
@@ -403,15 +401,6 @@ def _failure(message: bytes, program: str, reason: BadReason = BadReason.CODE) -
         where = f"line {line}" if found["chunk"] == program else f"{found['chunk']}, line {line}"
         text = f"{where}: {found['text']}"
     return CodeFailure(text, reason=reason, line=line)
-
-
-def _fix_locale() -> None:
-    """Which bytes are letters, how numbers are written and which text is less: what C says of them is the process's, and Lua asks C."""
-    for category in (locale.LC_NUMERIC, locale.LC_COLLATE):
-        if locale.setlocale(category) != "C":
-            locale.setlocale(category, "C")
-    if locale.nl_langinfo(locale.CODESET) != "UTF-8":
-        locale.setlocale(locale.LC_CTYPE, "C.UTF-8")
 
 
 def _text(name: bytes) -> str:

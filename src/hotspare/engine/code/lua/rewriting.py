@@ -1,8 +1,9 @@
 """Rewrites people's Lua code: `#x` becomes a call of the machine's own `length`, and `x .. y` one of `joined`.
 
 Lua answers `#t` of a table with gaps from how the table lies in memory, which a restore changes. The machine's own function looks
-at what the table holds, and at nothing else. `..` is one instruction however long the text is; the machine's own counts its bytes, so
-that texts that double end at the limit of steps, not at that of the memory, which differs between engines. Lines stay where they are.
+at what the table holds, and at nothing else. `..` is one instruction however long the text is; the machine's own counts its bytes,
+so that texts that double end at the limit of steps, not at that of the memory, which differs between engines. Lines stay where they
+are.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ class _Token(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """The text, and the names by which it calls `length`, `joined` and `joined_all`, with commas between. `weak_line`: where a table
-    that may be a metatable already is told to let go of what it holds when memory is tidied up; 0 is nowhere."""
+    """The text, and the names by which it calls `length`, `joined` and `joined_all`, with commas between. `weak_line`: where a
+    table that may be a metatable already is told to let go of what it holds when memory is tidied up; 0 is nowhere."""
 
     text: str
     names: str
@@ -118,7 +119,7 @@ def _weak_line(tokens: list[_Token], text: str) -> int:
 
 
 class _Level:
-    """Within one pair of brackets, or one block: where the operand begins that is gone through, and the chain of `..` that it is in."""
+    """Within one pair of brackets, or one block: where the current operand begins, and the chain of `..` that it is in."""
 
     def __init__(self, start: int, closing: frozenset[str]) -> None:
         self.start = start
