@@ -3,8 +3,8 @@
     {"language": ..., "code": ...}   a program, which is given events of its own
     {"case": ..., "path": ...}       a project with its input, in the form of tests/cases
 
-An answer has the results of each event, `whole` and `restored`, digests of the `states` that were restored, and that of the last `state` of
-the run as a whole. `unkept`: why no state was restored from some event on; `refused`: why a program does not load;
+An answer has the results of each event, `whole` and `restored`, digests of the `states` that were restored, and that of the last
+`state` of the run as a whole. `unkept`: why no state was restored from some event on; `refused`: why a program does not load;
 `failure`: why there is no answer.
 """
 

@@ -1,6 +1,6 @@
-"""User code is a function of its events and of what it keeps: every example of this repository in Lua and Python, and random programs, run
-whole and restored at each event, in two processes that differ in time zone and hash seed, and come to the same bits (laws Cut and Crash,
-of user code; SPEC A36)."""
+"""User code is a function of its events and of what it keeps: every example of this repository in Lua and Python, and random
+programs, run whole and restored at each event, in two processes that differ in time zone and hash seed, and come to the same bits
+(laws Cut and Crash, of user code; SPEC A36)."""
 
 from __future__ import annotations
 
@@ -128,9 +128,9 @@ def test_examples_give_the_same_bits_wherever_they_run_and_restart(workers: list
     examples = list(_examples())
     assert len(examples) >= 40
     differ = {}
-    for example, answers in zip(examples, _asked(workers, examples), strict=True):
+    for request, answers in zip(examples, _asked(workers, examples), strict=True):
         if found := difference(*answers):
-            differ[example["path"]] = found
+            differ[request["path"]] = found
     assert not differ
 
 
