@@ -24,7 +24,8 @@ HotspareError
 │   ├── PositionOrder                the door was given an input that does not rise
 │   ├── ProjectChanged               the group's state belongs to another project
 │   ├── PoisonousEvent               the engine fails on an event, again and from the same state
-│   └── PageFileError                cold state cannot leave memory: the disk is full, or fails
+│   ├── PageFileError                cold state cannot leave memory: the disk is full, or fails
+│   └── CodeOutOfMemory              user code needs more memory than the process has
 ├── RunnerError             HS-07xx  Spark, its JVM or its jars
 └── ClusterError            HS-08xx  an engine process of the test kit did not do in time what was waited for
 
@@ -223,6 +224,17 @@ class PageFileError(StateError):
     """The engine ends before anything is wrong."""
 
     code = "HS-0605"
+
+
+class CodeOutOfMemory(StateError):
+    """When memory ends depends on the engine, so it is no bad event: the engine ends."""
+
+    code = "HS-0606"
+
+    @classmethod
+    def of(cls, name: str) -> CodeOutOfMemory:
+        hint = "let the code hold less at a time, or give the process more memory"
+        return cls(f"the code of {name} needs more memory than the process has", hint=hint)
 
 
 class RunnerError(HotspareError):

@@ -1,11 +1,11 @@
-"""A process that runs user code, whole and restored at each event, and says what came of it: one request, one answer, a line each.
+"""A process that runs user code, whole and restored at each event: one request and one answer are a line of JSON each.
 
     {"language": ..., "code": ...}   a program, which is given events of its own
     {"case": ..., "path": ...}       a project with its input, in the form of tests/cases
 
-An answer has the results of each event, `whole` and `restored`, digests of the `states` that were restored, and that of the last `state` of
-the run as a whole. `unkept`: why no state was restored from some event on; `refused`: why a program does not load;
-`failure`: why there is no answer.
+An answer has the results of each event (`whole`, `restored`), digests of the `states` that were restored, and that of the
+last `state` of the run as a whole. `unkept` says why no state was restored from some event on, `refused` why a program
+does not load, `failure` why there is no answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from tests.cases.case import outputs_by_cause, parse_case, raw_batches, run
 GIVEN = Schema(
     (Field("n", FieldType.INT64), Field("s", FieldType.STRING), Field("x", FieldType.DOUBLE), Field("t", FieldType.STAMP))
 )
-MADE = Schema((Field("n", FieldType.INT64), Field("s", FieldType.STRING), Field("x", FieldType.DOUBLE), Field("t", FieldType.STAMP)))
+MADE = Schema(
+    (Field("n", FieldType.INT64), Field("s", FieldType.STRING), Field("x", FieldType.DOUBLE), Field("t", FieldType.STAMP))
+)
 COUNT = 6
 LIMITS = CodeLimits(steps_max=50_000, state_bytes_max=200_000)
 _DAY_US = 86_400_000_000
@@ -41,7 +43,12 @@ def events(first: int, count: int) -> GivenEvents:
     texts = [f"s{n // 2}é" if n % 5 else None for n in numbers.tolist()]
     times = numbers * 7 * _DAY_US + 1_700_000_000_123_456
     doubles = [n * 0.37 if n % 4 else None for n in numbers.tolist()]
-    columns = [pa.array(numbers * 3 + 1), pa.array(texts, pa.string()), pa.array(doubles, pa.float64()), pa.array(times).cast(pa.timestamp("us"))]
+    columns = [
+        pa.array(numbers * 3 + 1),
+        pa.array(texts, pa.string()),
+        pa.array(doubles, pa.float64()),
+        pa.array(times).cast(pa.timestamp("us")),
+    ]
     return GivenEvents("in", GIVEN, columns, np.ones(count, np.uint8), times, numbers.astype(np.uint64) * np.uint64(7919))
 
 

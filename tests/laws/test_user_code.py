@@ -1,6 +1,8 @@
-"""User code is a function of its events and of what it keeps: every example of this repository in Lua and Python, and random programs, run
-whole and restored at each event, in two processes that differ in time zone and hash seed, and come to the same bits (laws Cut and Crash,
-of user code; SPEC A36)."""
+"""User code is a function of its events and of what it keeps (laws Cut and Crash, of user code; SPEC A36).
+
+Every example of this repository in Lua and Python, and random programs, run whole and restored at each event, in two processes that
+differ in time zone and hash seed. All come to the same bits.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     if failure := one.get("failure", other.get("failure")):
         return f"it fails: {failure}"
     if one != other:
-        differ = {key: (one.get(key), other.get(key)) for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key)}
+        differ = {
+            key: (one.get(key), other.get(key)) for key in sorted(one.keys() | other.keys()) if one.get(key) != other.get(key)
+        }
         return f"two processes differ: {differ}"
     if "refused" in one or (one["unkept"] and "restored" not in one):
         return ""
@@ -126,9 +130,9 @@ def test_examples_give_the_same_bits_wherever_they_run_and_restart(workers: list
     examples = list(_examples())
     assert len(examples) >= 40
     differ = {}
-    for example, answers in zip(examples, _asked(workers, examples), strict=True):
+    for request, answers in zip(examples, _asked(workers, examples), strict=True):
         if found := difference(*answers):
-            differ[example["path"]] = found
+            differ[request["path"]] = found
     assert not differ
 
 

@@ -1,5 +1,4 @@
-"""How the variables of Lua code are kept: no user code runs, what is written can be read, and memory that runs out ends the engine
-(SPEC A36, F4)."""
+"""The variables of Lua code are written and read without running user code; memory that runs out ends the engine (SPEC A36, F4)."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ from hotspare.errors import StateError
 from hotspare.model.code import Code, CodeLimits, Language, Module, ModuleUse, Script
 
 NOW = Moment(1_500_000, 7)
-EVENTS = (
-    "__eq __index __newindex __len __pairs __tostring __close __concat __lt __le __call __unm __bnot __add __sub __mul __div __mod __pow"
-    " __idiv __band __bor __bxor __shl __shr"
-)
+EVENTS = """
+__eq __index __newindex __len __pairs __tostring __close __concat __lt __le __call __unm __bnot __add __sub __mul __div __mod __pow
+__idiv __band __bor __bxor __shl __shr
+""".replace("\n", " ")
 NOTHING_IN_VAIN = (
     f"calls = 0 mt = {{__name = 'counted'}} for name in ('{EVENTS}'):gmatch('%S+') do"
     """
@@ -41,9 +40,16 @@ function use() return c, d end
 )
 
 
-def program(code: str, limits: CodeLimits = CodeLimits(200_000, 100_000), memory_bytes: int = 64 << 20) -> LuaProgram:
-    module = Module("m", Language.LUA, Code("local m = setmetatable({}, {__eq = error, __index = error}) return m"), ModuleUse.MODULE)
-    return LuaProgram(ProgramText("q/w", Script(Language.LUA, Code(code), "f", limits=limits), (module,)), memory_bytes=memory_bytes)
+LIMITS = CodeLimits(200_000, 100_000)
+
+
+def program(code: str, limits: CodeLimits = LIMITS, memory_bytes: int = 64 << 20) -> LuaProgram:
+    module = Module(
+        "m", Language.LUA, Code("local m = setmetatable({}, {__eq = error, __index = error}) return m"), ModuleUse.MODULE
+    )
+    return LuaProgram(
+        ProgramText("q/w", Script(Language.LUA, Code(code), "f", limits=limits), (module,)), memory_bytes=memory_bytes
+    )
 
 
 def outcome(instance: Instance, *arguments: object) -> object:
@@ -110,13 +116,14 @@ def test_what_is_written_can_be_read(shape: str) -> None:
     assert twin.save() == instance.save()
 
 
+TOO_MUCH = "function() return {s, s .. 1, s .. 2, s .. 3, s .. 4, s .. 5} end"
 CAUGHT = {
-    "nothing": "return {s, s .. 1, s .. 2, s .. 3, s .. 4, s .. 5}",
-    "pcall": "local ok, why = pcall(function() return {s, s .. 1, s .. 2, s .. 3, s .. 4, s .. 5} end) return why",
-    "a coroutine": "local co = coroutine.create(function() return {s, s .. 1, s .. 2, s .. 3, s .. 4, s .. 5} end) coroutine.resume(co)",
+    "nothing": f"return ({TOO_MUCH})()",
+    "pcall": f"local ok, why = pcall({TOO_MUCH}) return why",
+    "a coroutine": f"coroutine.resume(coroutine.create({TOO_MUCH})) return 1",
     "an error in __close": "local t <close> = setmetatable({}, {__close = function() error('other') end})"
-    " return {s, s .. 1, s .. 2, s .. 3, s .. 4, s .. 5}",
-    "another event": "pcall(function() return {s, s .. 1, s .. 2, s .. 3, s .. 4, s .. 5} end) error('other')",
+    f" return ({TOO_MUCH})()",
+    "another error": f"pcall({TOO_MUCH}) error('other')",
 }
 
 
@@ -130,7 +137,9 @@ def test_memory_that_runs_out_ends_the_engine(how: str) -> None:
 
 
 def test_garbage_of_one_event_may_be_more_than_its_machine_has() -> None:
-    of = program("function f() for i = 1, 400 do local s = ('x'):rep(1 << 17) end return 1 end", CodeLimits(10**8, 1 << 10), 8 << 20)
+    of = program(
+        "function f() for i = 1, 400 do local s = ('x'):rep(1 << 17) end return 1 end", CodeLimits(10**8, 1 << 10), 8 << 20
+    )
     instance = of.open()
     assert [outcome(instance) for _ in range(4)] == [1] * 4
     assert instance.memory_bytes < 8 << 20
