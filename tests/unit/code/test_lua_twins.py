@@ -157,8 +157,8 @@ def test_a_length_of_a_table_with_gaps_follows_from_what_it_holds() -> None:
         ("if 'a' .. 'b' == 'ab' then for i = 1, 1 do return 'y' .. i end end", "y1"),
         ("local n = '' repeat n = n .. 1 until n .. 1 == '111' return n .. [[ .. ]] --[[ .. ]] .. '..'", "11 .. .."),
         (
-            "local o = setmetatable({}, {__concat = function(a, b) return type(a) .. '+' .. type(b) end}) return 1 .. 2 .. o .. 'x'",
-            "12table+string",
+            "local o = setmetatable({}, {__concat = function(a, b) return type(a) .. type(b) end}) return 1 .. 2 .. o .. 'x'",
+            "12tablestring",
         ),
         (
             "return select(2, pcall(function() return 'a' .. 'b' .. nil end)):gsub('^.-: ', '')",
