@@ -1,19 +1,17 @@
-# ruff: noqa: E501 - programs stand on one line each
-"""Random small programs in Lua and Python that build, change and read what they keep: numbers, texts, lists, tables within each other and
-under several names, closures, classes, times. A program is a function of its seed."""
+"""Random small programs in Lua and Python that build, change and read state: numbers, texts, lists, nested tables with
+several names, closures, classes, times. A program is a function of its seed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
 from hotspare.model.code import Language
 
 DEPTH_MAX = 3
-"""Of expressions and statements within each other."""
+"""The depth of nested expressions and statements."""
 _HOLE = re.compile(r"\{(int|float|text|any|list|dict|i|f|s|l|d|stmt|small)\}")
 
 
@@ -24,22 +22,28 @@ class Program(NamedTuple):
     code: str
 
 
-@dataclass(frozen=True)
-class Grammar:
-    """Templates by kind; a hole is filled with an expression of its kind, the letters `i f s l d` with a variable of one. The first of
-    each kind needs no others."""
+class Grammar(NamedTuple):
+    """Templates of expressions and statements, by kind. A hole is filled with an expression of its kind, a hole `i f s
+    l d` with a variable. The first two templates of a kind have no expressions in them. `rare` statements fail, or
+    make state that cannot be kept."""
 
     setup: str
-    kinds: Mapping[str, Sequence[str]]
-    statements: Sequence[str]
-    rare: Sequence[str]
-    """Statements that most programs do without: errors, and what cannot be kept."""
+    templates: Mapping[str, Sequence[str]]
     compound: str
     body: str
 
+    @classmethod
+    def of(cls, setup: str, templates: str, compound: str, body: str) -> Grammar:
+        """`templates`: one a line, behind its kind."""
+        by_kind: dict[str, list[str]] = {}
+        for line in templates.strip().split("\n"):
+            kind, _, template = line.partition(": ")
+            by_kind.setdefault(kind, []).append(template)
+        return cls(setup, by_kind, compound, body)
+
 
 _VARIABLES = {"i": ("i1", "i2"), "f": ("f1", "f2"), "s": ("s1", "s2"), "l": ("l1", "l2", "l3"), "d": ("d1", "d2", "d3")}
-_LUA = Grammar(
+_LUA = Grammar.of(
     setup="""i1, f1, s1, l1, d1 = 1, 0.5, "a", {}, {}
 local i2, f2, s2, l2, d2 = 2, 1.25, "b", {1, "x"}, {a = 1, [2] = {3}}
 l3, d3 = l2, d2
@@ -73,108 +77,107 @@ local function show(v, depth)
   return s .. "}"
 end
 """,
-    kinds={
-        "int": (
-            "{small}",
-            "{i}",
-            "e.n",
-            "#{list}",
-            "({int} + {int}) % 100003",
-            "({int} * {int}) % 1009",
-            "{int} // ({int} % 7 + 1)",
-            "#{text}",
-            "op({small})",
-            "up({small}) % 997",
-            "account:add({int})",
-            "math.random({small} + 1)",
-            "os.time() % 86400",
-            "{int} ~ {int}",
-            "math.floor({float}) % 31",
-            "rawlen({list})",
-            "(tonumber({text}) or {small}) // 1",
-            "os.date('*t', {int}).yday",
-        ),
-        "float": (
-            "{small}.5",
-            "{f}",
-            "e.x",
-            "({float} + {float}) % 1e6",
-            "{float} / {float}",
-            "{int} / {int}",
-            "math.sqrt({int})",
-            "-({float})",
-            "{int} * 0.1",
-        ),
-        "text": (
-            "'t{small}'",
-            "{s}",
-            "e.s",
-            "({text} .. {text}):sub(-24)",
-            "tostring({int})",
-            "show({any}, 2)",
-            "({text}):upper()",
-            "({text}):rep({small} % 3)",
-            "table.concat({'a', {text}, {int}}, ',')",
-            "os.date('%Y-%m-%d %H:%M', {int} * 3600)",
-            "esp_toJson({{int}, x = {text}})",
-            "({text}):gsub('%d', '<%0>')",
-            "string.format('%5.2f|%s|%q', {float}, {list}, {int})",
-            "tostring(account)",
-            "('x'):byte() .. {text}",
-        ),
-        "any": (
-            "{int}",
-            "{text}",
-            "{float}",
-            "{list}",
-            "{dict}",
-            "({dict})[{text}]",
-            "({dict})[{int} % 5]",
-            "({list})[1]",
-            "{int} > {int}",
-            "next({dict})",
-            "account",
-        ),
-        "list": ("{l}", "{l}", "{{any}, {any}}", "table.pack(table.unpack({list}, 1, 2))", "account.log"),
-        "dict": ("{d}", "{d}", "{a = {any}, [{int}] = {any}}", "setmetatable({k = {any}}, Account)"),
-    },
-    statements=(
-        "{i} = {int}",
-        "{f} = {float}",
-        "{s} = ({text}):sub(-24)",
-        "{l}[#{l} + 1] = {any}",
-        "{l} = {list}",
-        "{d} = {dict}",
-        "{d}[({text}):sub(1, 6)] = {any}",
-        "{d}[{int} % 5] = {any}",
-        "{d}[{text}] = nil",
-        "local k = next({d}) if k ~= nil then {d}[k] = {any} end",
-        "for k, v in pairs({d}) do {s} = ({s} .. show(k, 1) .. show(v, 1)):sub(-24) end",
-        "table.remove({l}, 1)",
-        "while #{l} > 6 do table.remove({l}) end",
-        "table.sort({l}, function(a, b) return show(a, 1) < show(b, 1) end)",
-        "op = {int} % 2 == 0 and up or down",
-        "account = {int} % 9 == 0 and Account.new() or account",
-        "{d}.self = {d}",
-        "string.seen = ({int}) % 11",
-        "for i = 1, {small} do {stmt} end",
-        "pcall(function() {stmt} error({text}) end)",
-        "local co = coroutine.wrap(function(x) {stmt} coroutine.yield(x) end) {s} = show(co({any}), 1)",
-        "setmetatable({d}, {int} % 2 == 0 and Account or nil)",
-        "for k in pairs({d}) do if show(k, 1) > {text} then {d}[k] = nil end end",
-    ),
-    rare=(
-        "error({text})",
-        "if {int} % 5 == 0 then error({text}) end",
-        "hidden = function() return {int} end",
-        "d1[{}] = 1",
-        "local n = nil + {int}",
-        "co = coroutine.create(show)",
-    ),
+    templates=r"""
+int: {small}
+int: {i}
+int: e.n
+int: #{list}
+int: ({int} + {int}) % 100003
+int: ({int} * {int}) % 1009
+int: {int} // ({int} % 7 + 1)
+int: #{text}
+int: op({small})
+int: up({small}) % 997
+int: account:add({int})
+int: math.random({small} + 1)
+int: os.time() % 86400
+int: {int} ~ {int}
+int: math.floor({float}) % 31
+int: rawlen({list})
+int: (tonumber({text}) or {small}) // 1
+int: os.date('*t', {int}).yday
+float: {small}.5
+float: {f}
+float: e.x
+float: ({float} + {float}) % 1e6
+float: {float} / {float}
+float: {int} / {int}
+float: math.sqrt({int})
+float: -({float})
+float: {int} * 0.1
+text: 't{small}'
+text: {s}
+text: e.s
+text: ({text} .. {text}):sub(-24)
+text: tostring({int})
+text: show({any}, 2)
+text: ({text}):upper()
+text: ({text}):rep({small} % 3)
+text: table.concat({'a', {text}, {int}}, ',')
+text: os.date('%Y-%m-%d %H:%M', {int} * 3600)
+text: esp_toJson({{int}, x = {text}})
+text: ({text}):gsub('%d', '<%0>')
+text: string.format('%5.2f|%s|%q', {float}, {list}, {int})
+text: tostring(account)
+text: ('x'):byte() .. {text}
+any: {int}
+any: {text}
+any: {float}
+any: {list}
+any: {dict}
+any: ({dict})[{text}]
+any: ({dict})[{int} % 5]
+any: ({list})[1]
+any: {int} > {int}
+any: next({dict})
+any: account
+list: {l}
+list: {l}
+list: {{any}, {any}}
+list: table.pack(table.unpack({list}, 1, 2))
+list: account.log
+dict: {d}
+dict: {d}
+dict: {a = {any}, [{int}] = {any}}
+dict: setmetatable({k = {any}}, Account)
+statement: {i} = {int}
+statement: {f} = {float}
+statement: {s} = ({text}):sub(-24)
+statement: {l}[#{l} + 1] = {any}
+statement: {l} = {list}
+statement: {d} = {dict}
+statement: {d}[({text}):sub(1, 6)] = {any}
+statement: {d}[{int} % 5] = {any}
+statement: {d}[{text}] = nil
+statement: local k = next({d}) if k ~= nil then {d}[k] = {any} end
+statement: for k, v in pairs({d}) do {s} = ({s} .. show(k, 1) .. show(v, 1)):sub(-24) end
+statement: table.remove({l}, 1)
+statement: while #{l} > 6 do table.remove({l}) end
+statement: table.sort({l}, function(a, b) return show(a, 1) < show(b, 1) end)
+statement: op = {int} % 2 == 0 and up or down
+statement: account = {int} % 9 == 0 and Account.new() or account
+statement: {d}.self = {d}
+statement: string.seen = ({int}) % 11
+statement: for i = 1, {small} do {stmt} end
+statement: pcall(function() {stmt} error({text}) end)
+statement: local co = coroutine.wrap(function(x) {stmt} coroutine.yield(x) end) {s} = show(co({any}), 1)
+statement: setmetatable({d}, {int} % 2 == 0 and Account or nil)
+statement: for k in pairs({d}) do if show(k, 1) > {text} then {d}[k] = nil end end
+rare: error({text})
+rare: if {int} % 5 == 0 then error({text}) end
+rare: hidden = function() return {int} end
+rare: d1[{}] = 1
+rare: local n = nil + {int}
+rare: co = coroutine.create(show)
+""",
     compound="if {int} % 2 == 0 then {stmt} else {stmt} end",
-    body="function f(e, context)\n{statements}\n  return {n = ({int}) % 1000000 | 0, s = show({any}, 3) .. {s}, x = {float}, t = first + e.n}\nend\n",
+    body="""function f(e, context)
+{statements}
+  return {n = ({int}) % 1000000 | 0, s = show({any}, 3) .. {s}, x = {float}, t = first + e.n}
+end
+""",
 )
-_PYTHON = Grammar(
+_PYTHON = Grammar.of(
     setup="""import datetime
 import json
 import math
@@ -228,117 +231,110 @@ def show(v, depth):
 
 
 """,
-    kinds={
-        "int": (
-            "{small}",
-            "{i}",
-            "e['n']",
-            "len({list})",
-            "({int} + {int}) % 100003",
-            "({int} * {int}) % 1009",
-            "{int} // ({int} % 7 + 1)",
-            "len({text})",
-            "up({small})",
-            "Account(sums).add({int})",
-            "random.randint(0, {small})",
-            "datetime.datetime.now().minute",
-            "({int} ^ {int})",
-            "len(seen)",
-            "len({dict})",
-            "int(datetime.datetime.now().timestamp()) % 1000",
-            "sum([x for x in {list} if isinstance(x, int)]) % 10007",
-        ),
-        "float": (
-            "{small}.5",
-            "{f}",
-            "e['x']",
-            "({float} + {float}) % 1e6",
-            "{float} / ({float} or 1.0)",
-            "{int} / ({int} or 3)",
-            "math.sqrt(abs({int}))",
-            "-({float})",
-            "{int} * 0.1",
-        ),
-        "text": (
-            "'t{small}'",
-            "{s}",
-            "e['s']",
-            "({text} + {text})[-24:]",
-            "str({int})",
-            "show({any}, 2)",
-            "({text}).upper()",
-            "({text}) * ({small} % 3)",
-            "','.join([{text}, {text}])",
-            "datetime.datetime.fromtimestamp({int} * 3600).isoformat()",
-            "json.dumps([{int}, {text}])",
-            "WORD.sub('<>', {text})",
-            "'%5.2f|%r' % ({float}, {int})",
-            "show(sorted(seen), 1)",
-            "show(groups, 2)",
-            "datetime.date.today().strftime('%Y-%m-%d %A')",
-            "datetime.datetime.now().strftime('%H:%M %s')",
-            "str(Color({small} % 2 + 1))",
-        ),
-        "any": (
-            "{int}",
-            "{text}",
-            "{float}",
-            "{list}",
-            "{dict}",
-            "{dict}.get({text})",
-            "{dict}.get({int} % 5)",
-            "({list} or [0])[0]",
-            "{int} > {int}",
-            "({int}, {text})",
-            "next(iter({dict}), None)",
-        ),
-        "list": (
-            "{l}",
-            "{l}",
-            "[{any}, {any}]",
-            "list({dict}.values())[:2]",
-            "[show(x, 1) for x in {list}][:3]",
-            "groups[{int} % 3]",
-        ),
-        "dict": ("{d}", "{d}", "{'a': {any}, {int}: {any}}", "dict(list({dict}.items())[:2])", "sums"),
-    },
-    statements=(
-        "{i} = {int}",
-        "{f} = {float}",
-        "{s} = ({text})[-24:]",
-        "{l}.append({any})",
-        "{l} = {list}",
-        "{d} = {dict}",
-        "{d}[({text})[:6]] = {any}",
-        "{d}[{int} % 5] = {any}",
-        "{d}.pop({text}, None)",
-        "{d}[next(iter({d}), 'k')] = {any}",
-        "{s} = ''.join([show(k, 1) + show(v, 1) for k, v in {d}.items()])[-24:]",
-        "del {l}[:1]",
-        "del {l}[6:]",
-        "{l}.sort(key=lambda x: show(x, 1))",
-        "seen.add({int} % 7)",
-        "seen.discard({small})",
-        "groups[{int} % 3].append({any})",
-        "groups.pop({int} % 3, None)",
-        "{d}['self'] = {d}",
-        "sums.clear()",
-        "{l}.extend([{any}] * ({small} % 3))",
-        "{d}.update({dict})",
-        "{l}.reverse()",
-    ),
-    rare=(
-        "raise ValueError({text})",
-        "if {int} % 5 == 0: raise KeyError({text})",
-        "d1['hidden'] = show",
-        "{s} = str(getattr(Color.RED, 'label', 'none')); Color.RED.label = 'x' + {s}",
-        "l1.append(object)",
-        "{i} = None + {int}",
-        "{l}.append((x for x in [1]))",
-    ),
+    templates=r"""
+int: {small}
+int: {i}
+int: e['n']
+int: len({list})
+int: ({int} + {int}) % 100003
+int: ({int} * {int}) % 1009
+int: {int} // ({int} % 7 + 1)
+int: len({text})
+int: up({small})
+int: Account(sums).add({int})
+int: random.randint(0, {small})
+int: datetime.datetime.now().minute
+int: ({int} ^ {int})
+int: len(seen)
+int: len({dict})
+int: int(datetime.datetime.now().timestamp()) % 1000
+int: sum([x for x in {list} if isinstance(x, int)]) % 10007
+float: {small}.5
+float: {f}
+float: e['x']
+float: ({float} + {float}) % 1e6
+float: {float} / ({float} or 1.0)
+float: {int} / ({int} or 3)
+float: math.sqrt(abs({int}))
+float: -({float})
+float: {int} * 0.1
+text: 't{small}'
+text: {s}
+text: e['s']
+text: ({text} + {text})[-24:]
+text: str({int})
+text: show({any}, 2)
+text: ({text}).upper()
+text: ({text}) * ({small} % 3)
+text: ','.join([{text}, {text}])
+text: datetime.datetime.fromtimestamp({int} * 3600).isoformat()
+text: json.dumps([{int}, {text}])
+text: WORD.sub('<>', {text})
+text: '%5.2f|%r' % ({float}, {int})
+text: show(sorted(seen), 1)
+text: show(groups, 2)
+text: datetime.date.today().strftime('%Y-%m-%d %A')
+text: datetime.datetime.now().strftime('%H:%M %s')
+text: str(Color({small} % 2 + 1))
+any: {int}
+any: {text}
+any: {float}
+any: {list}
+any: {dict}
+any: {dict}.get({text})
+any: {dict}.get({int} % 5)
+any: ({list} or [0])[0]
+any: {int} > {int}
+any: ({int}, {text})
+any: next(iter({dict}), None)
+list: {l}
+list: {l}
+list: [{any}, {any}]
+list: list({dict}.values())[:2]
+list: [show(x, 1) for x in {list}][:3]
+list: groups[{int} % 3]
+dict: {d}
+dict: {d}
+dict: {'a': {any}, {int}: {any}}
+dict: dict(list({dict}.items())[:2])
+dict: sums
+statement: {i} = {int}
+statement: {f} = {float}
+statement: {s} = ({text})[-24:]
+statement: {l}.append({any})
+statement: {l} = {list}
+statement: {d} = {dict}
+statement: {d}[({text})[:6]] = {any}
+statement: {d}[{int} % 5] = {any}
+statement: {d}.pop({text}, None)
+statement: {d}[next(iter({d}), 'k')] = {any}
+statement: {s} = ''.join([show(k, 1) + show(v, 1) for k, v in {d}.items()])[-24:]
+statement: del {l}[:1]
+statement: del {l}[6:]
+statement: {l}.sort(key=lambda x: show(x, 1))
+statement: seen.add({int} % 7)
+statement: seen.discard({small})
+statement: groups[{int} % 3].append({any})
+statement: groups.pop({int} % 3, None)
+statement: {d}['self'] = {d}
+statement: sums.clear()
+statement: {l}.extend([{any}] * ({small} % 3))
+statement: {d}.update({dict})
+statement: {l}.reverse()
+rare: raise ValueError({text})
+rare: if {int} % 5 == 0: raise KeyError({text})
+rare: d1['hidden'] = show
+rare: {s} = str(getattr(Color.RED, 'label', 'none')); Color.RED.label = 'x' + {s}
+rare: l1.append(object)
+rare: {i} = None + {int}
+rare: {l}.append((x for x in [1]))
+""",
     compound="if {int} % 2 == 0:\n    {stmt}\nelse:\n    {stmt}",
-    body="def f(e, context):\n    global i1, i2, f1, f2, s1, s2, l1, l2, l3, d1, d2, d3\n{statements}\n"
-    "    return {'n': {int} % 1000000, 's': show({any}, 3) + {s}, 'x': {float}, 't': 1_700_000_000 + e['n']}\n",
+    body="""def f(e, context):
+    global i1, i2, f1, f2, s1, s2, l1, l2, l3, d1, d2, d3
+{statements}
+    return {'n': {int} % 1000000, 's': show({any}, 3) + {s}, 'x': {float}, 't': 1_700_000_000 + e['n']}
+""",
 )
 _GRAMMARS = {Language.LUA: _LUA, Language.PYTHON: _PYTHON}
 
@@ -357,11 +353,11 @@ class _Maker:
             return str(self._random.randint(0, 9))
         if kind == "stmt":
             return self.statement(depth - 1)
-        templates = self._grammar.kinds[kind]
+        templates = self._grammar.templates[kind]
         return self.filled(self._random.choice(templates if depth > 0 else templates[:2]), depth - 1)
 
     def statement(self, depth: int) -> str:
-        plain = [each for each in self._grammar.statements if depth > 1 or "{stmt}" not in each]
+        plain = [each for each in self._grammar.templates["statement"] if depth > 1 or "{stmt}" not in each]
         return self.filled(self._random.choice(plain), depth)
 
     def event_function(self) -> str:
@@ -370,7 +366,9 @@ class _Maker:
             is_compound = self._random.random() < 0.2
             statements.append(self.filled(self._grammar.compound, 2) if is_compound else self.statement(DEPTH_MAX))
         if self._random.random() < 0.15:
-            statements.insert(self._random.randint(0, len(statements)), self.filled(self._random.choice(self._grammar.rare), 1))
+            statements.insert(
+                self._random.randint(0, len(statements)), self.filled(self._random.choice(self._grammar.templates["rare"]), 1)
+            )
         lines = "\n".join("    " + line for statement in statements for line in statement.split("\n"))
         return self.filled(self._grammar.body, DEPTH_MAX).replace("{statements}", lines)
 

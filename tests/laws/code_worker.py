@@ -1,11 +1,11 @@
-"""A process that runs user code, whole and restored at each event, and says what came of it: one request, one answer, a line each.
+"""A process that runs user code, whole and restored at each event: one request and one answer are a line of JSON each.
 
     {"language": ..., "code": ...}   a program, which is given events of its own
     {"case": ..., "path": ...}       a project with its input, in the form of tests/cases
 
-An answer has the results of each event, `whole` and `restored`, digests of the `states` that were restored, and that of the last
-`state` of the run as a whole. `unkept`: why no state was restored from some event on; `refused`: why a program does not load;
-`failure`: why there is no answer.
+An answer has the results of each event (`whole`, `restored`), digests of the `states` that were restored, and that of the
+last `state` of the run as a whole. `unkept` says why no state was restored from some event on, `refused` why a program
+does not load, `failure` why there is no answer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""User code is a function of its events and of what it keeps: every example of this repository in Lua and Python, and random
-programs, run whole and restored at each event, in two processes that differ in time zone and hash seed, and come to the same bits
-(laws Cut and Crash, of user code; SPEC A36)."""
+"""User code is a function of its events and of what it keeps (laws Cut and Crash, of user code; SPEC A36).
+
+Every example of this repository in Lua and Python, and random programs, run whole and restored at each event, in two processes that
+differ in time zone and hash seed. All come to the same bits.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-# ruff: noqa: E501 - programs stand on one line each
-"""What people's Lua code may try to make two engines differ: it is refused, a bad event, or the same whole and restored at each event
-(SPEC A36; laws Cut and Crash, of people's code)."""
+"""User code in Lua that tries to make two engines differ is refused, a bad event, or the same whole and restored (SPEC A36)."""
 
 from __future__ import annotations
 
+import re
+from enum import Enum
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -15,11 +16,33 @@ from hotspare.engine.code.programs import compile_program
 from hotspare.errors import ProjectError
 from hotspare.model.code import Code, CodeLimits, Language, Script
 from hotspare.model.types import Field, FieldType, Schema
-from tests.unit.code.lua_attempts import ATTEMPTS, Attempt, Outcome
 
 GIVEN = Schema((Field("n", FieldType.INT64), Field("s", FieldType.STRING)))
 MADE = Schema((Field("s", FieldType.STRING),))
 COUNT = 8
+_ATTEMPT = re.compile(r"^= (\w+): (.*)\n((?:.*\n)*?)-\n((?:.+\n)+)", re.MULTILINE)
+
+
+class Outcome(Enum):
+    EQUAL = "equal"
+    BAD = "bad"
+    REFUSED = "refused"
+
+
+class Attempt(NamedTuple):
+    outcome: Outcome
+    setup: str
+    body: str
+
+    @property
+    def code(self) -> str:
+        return f"{self.setup}\nfunction f(e)\n  local v = (function(e, ...) {self.body}\nend)(e)\n  return {{s = tostring(v)}}\nend"
+
+
+ATTEMPTS = {
+    name: Attempt(Outcome(outcome), setup, body)
+    for outcome, name, setup, body in _ATTEMPT.findall((Path(__file__).parent / "lua_attempts.txt").read_text(encoding="utf-8"))
+}
 
 
 class Seen(NamedTuple):
@@ -46,6 +69,10 @@ def seen(instance: Instance, first: int, count: int) -> list[Seen]:
     failed = {each.row: f"{each.reason}: {each.message}" for each in made.failed}
     texts = made.columns[0].to_pylist()
     return [Seen([text for row, text in zip(made.row, texts, strict=True) if row == n], failed.get(n, "")) for n in range(count)]
+
+
+def test_every_attempt_is_read() -> None:
+    assert len(ATTEMPTS) >= 180
 
 
 @pytest.mark.parametrize("name", [name for name, each in ATTEMPTS.items() if each.outcome is not Outcome.REFUSED])

@@ -1,6 +1,4 @@
-# ruff: noqa: E501 - programs stand on one line each
-"""How the variables of Lua code are kept: no user code runs, what is written can be read, and memory that runs out ends the engine
-(SPEC A36, F4)."""
+"""The variables of Lua code are written and read without running user code; memory that runs out ends the engine (SPEC A36, F4)."""
 
 from __future__ import annotations
 
@@ -13,10 +11,10 @@ from hotspare.errors import StateError
 from hotspare.model.code import Code, CodeLimits, Language, Module, ModuleUse, Script
 
 NOW = Moment(1_500_000, 7)
-EVENTS = (
-    "__eq __index __newindex __len __pairs __tostring __close __concat __lt __le __call __unm __bnot __add __sub __mul __div __mod __pow"
-    " __idiv __band __bor __bxor __shl __shr"
-)
+EVENTS = """
+__eq __index __newindex __len __pairs __tostring __close __concat __lt __le __call __unm __bnot __add __sub __mul __div __mod __pow
+__idiv __band __bor __bxor __shl __shr
+""".replace("\n", " ")
 NOTHING_IN_VAIN = (
     f"calls = 0 mt = {{__name = 'counted'}} for name in ('{EVENTS}'):gmatch('%S+') do"
     """
@@ -42,10 +40,10 @@ function use() return c, d end
 )
 
 
-_LIMITS = CodeLimits(200_000, 100_000)
+LIMITS = CodeLimits(200_000, 100_000)
 
 
-def program(code: str, limits: CodeLimits = _LIMITS, memory_bytes: int = 64 << 20) -> LuaProgram:
+def program(code: str, limits: CodeLimits = LIMITS, memory_bytes: int = 64 << 20) -> LuaProgram:
     module = Module(
         "m", Language.LUA, Code("local m = setmetatable({}, {__eq = error, __index = error}) return m"), ModuleUse.MODULE
     )
@@ -118,13 +116,14 @@ def test_what_is_written_can_be_read(shape: str) -> None:
     assert twin.save() == instance.save()
 
 
+TOO_MUCH = "function() return {s, s .. 1, s .. 2, s .. 3, s .. 4, s .. 5} end"
 CAUGHT = {
-    "nothing": "return {s, s .. 1, s .. 2, s .. 3, s .. 4, s .. 5}",
-    "pcall": "local ok, why = pcall(function() return {s, s .. 1, s .. 2, s .. 3, s .. 4, s .. 5} end) return why",
-    "a coroutine": "local co = coroutine.create(function() return {s, s .. 1, s .. 2, s .. 3, s .. 4, s .. 5} end) coroutine.resume(co)",
+    "nothing": f"return ({TOO_MUCH})()",
+    "pcall": f"local ok, why = pcall({TOO_MUCH}) return why",
+    "a coroutine": f"coroutine.resume(coroutine.create({TOO_MUCH})) return 1",
     "an error in __close": "local t <close> = setmetatable({}, {__close = function() error('other') end})"
-    " return {s, s .. 1, s .. 2, s .. 3, s .. 4, s .. 5}",
-    "another event": "pcall(function() return {s, s .. 1, s .. 2, s .. 3, s .. 4, s .. 5} end) error('other')",
+    f" return ({TOO_MUCH})()",
+    "another error": f"pcall({TOO_MUCH}) error('other')",
 }
 
 

@@ -97,7 +97,7 @@ class FrozenCode:
         return self
 
     def columns(self) -> Columns:
-        """StateError where they cannot be restored: nothing is written then."""
+        """Returns the variables as a column. StateError if they could not be restored, so no snapshot is written."""
         if self._reason:
             hint = "the code is about to fail for this reason on every event: change it"
             raise StateError("the variables of people's code cannot be kept", detail=self._reason, hint=hint)

@@ -1,8 +1,9 @@
 """Lua programs (SPEC A26, A36): Lua 5.4 by the library lupa, in a machine of their own that sees nothing but the event.
 
-What would differ between engines is replaced in the machine's own Lua files: clock, chance, the order of `pairs`, addresses in
-texts, `table.sort`; and so are `#` and `..` in the code (`rewriting`). A hook counts instructions, and texts are counted as they
-are made. The allocator's limit is a guard behind that: where it is reached depends on the engine, so it ends the engine.
+What would differ between engines is replaced in the machine's own Lua files: clock, chance, the order of `pairs`,
+addresses in texts, `table.sort`; and so are `#` and `..` in the code (`rewriting`). A hook counts instructions, and
+the library counts the bytes of the texts that it makes. The allocator's limit is a guard behind that. When it is
+reached depends on the engine, so it ends the engine.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ from hotspare.engine.code.lua.rows import given_kinds, made_kinds, packed, unpac
 from hotspare.engine.code.shared import Properties, SharedParts
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.chunk import Bools
-from hotspare.errors import Mistake, Place, ProjectError, SnapshotDamaged, StateError
+from hotspare.errors import CodeOutOfMemory, Mistake, Place, ProjectError, SnapshotDamaged
 from hotspare.model.code import Code, ModuleUse, Script
 from hotspare.model.code_imports import shares
 from hotspare.model.types import Schema
 
 MEMORY_BYTES = 512 << 20
 MEMORY_A_BYTE = 48
-"""What variables take beside that while they are written or read, for each byte in which they are kept."""
+"""Memory for variables while they are written or read, for each byte of their canonical form."""
 VALUES_MAX = 1 << 18
-"""Values within one value that goes out of the machine; a table that has two names counts twice."""
+"""The number of values within one value that leaves the machine. A table that has two names counts twice."""
 ROWS_A_CALL = 4096
 """So many events are handed to the machine at once."""
 _FILES = ("boot", "budget", "basics", "shared", "tables", "times", "text", "json", "rows")
@@ -61,8 +62,8 @@ _LINE = re.compile(r"^(?P<chunk>[^:\n]*):(?P<line>[0-9]+): (?P<text>.*)", re.DOT
 
 @dataclass(frozen=True, slots=True)
 class LuaProgram:
-    """`before`: of a snippet the properties that there are when it begins. It may set some itself, when its `init` is called.
-    `memory_bytes`: of one machine, beside its variables."""
+    """`before`: the properties that exist when a snippet begins. It may set some itself, when its `init` is called.
+    `memory_bytes`: the limit of one machine, without its variables."""
 
     text: ProgramText
     before: Properties | None = None
@@ -261,7 +262,7 @@ class LuaInstance(Instance):
             raise SnapshotDamaged("the variables of Lua code cannot be read", detail=str(error)) from error
 
     def _asked(self, name: bytes, *arguments: Any) -> Any:
-        """StateError where the machine has too little memory: none of its variables is sure any more."""
+        """Raises CodeOutOfMemory if the machine has too little memory; then no variable of it can be trusted."""
         try:
             return self._host[name](*arguments)
         except lupa.lua54.LuaError as error:
@@ -269,7 +270,7 @@ class LuaInstance(Instance):
                 raise
             message = f"the Lua code of {self._owner} needs more than {self._memory_max >> 20} MiB of memory"
             hint = "let it make shorter texts and smaller tables for one event, or lower its limit of steps"
-            raise StateError(message, hint=hint) from error
+            raise CodeOutOfMemory(message, hint=hint) from error
 
     def _reader(self, schema: Schema) -> Any:
         if schema not in self._readers:
@@ -322,7 +323,7 @@ class _Judged:
         self._failed: dict[int, Failed] = {}
 
     def fit(self, made: int, field: int, value: Any) -> None:
-        """`value` as the machine has it."""
+        """Sets a field of an event to a value of the machine, or refuses the event."""
         try:
             self._fitted.setdefault(field, {})[made] = ColumnBuilder(self._schema.fields[field].type).fitted(_from_lua(value))
         except Unfit as unfit:
@@ -380,7 +381,7 @@ def _mistake(code: Code, message: str, line: int, hint: str = "the code is loade
 
 @cache
 def _machine_part(name: str) -> bytes:
-    """One of the machine's own Lua files, compiled: this is done once in a process."""
+    """Returns one of the machine's own Lua files, compiled once in a process."""
     content = files("hotspare.engine.code.lua").joinpath(f"{name}.lua").read_bytes()
     compiler = lupa.lua54.LuaRuntime(encoding=None).eval(
         b"function(text, name) return string.dump(assert(load(text, name, 't'))) end"
@@ -421,12 +422,12 @@ def _signed(number: int) -> int:
 
 
 def _from_lua(value: Any) -> Value:
-    """CodeFailure where it is no plain value."""
+    """Returns a plain value for a value of the machine. CodeFailure if it is not a plain value."""
     return _Plain().value(value, 0)
 
 
 class _Plain:
-    """Takes one value out of the machine."""
+    """Converts one value of the machine, and counts the values within it."""
 
     def __init__(self) -> None:
         self._left = VALUES_MAX

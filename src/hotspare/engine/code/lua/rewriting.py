@@ -1,9 +1,9 @@
-"""Rewrites people's Lua code: `#x` becomes a call of the machine's own `length`, and `x .. y` one of `joined`.
+"""Rewrites user code in Lua: `#x` becomes a call of the machine's own `length`, and `x .. y` one of `joined`.
 
-Lua answers `#t` of a table with gaps from how the table lies in memory, which a restore changes. The machine's own function looks
-at what the table holds, and at nothing else. `..` is one instruction however long the text is; the machine's own counts its bytes,
-so that texts that double end at the limit of steps, not at that of the memory, which differs between engines. Lines stay where they
-are.
+Lua computes `#t` of a table with gaps from the table's place in memory, which a restore changes. The machine's own
+function reads the table's content alone. `..` is one instruction however long the text is. The machine's own
+function counts the bytes, so texts that double reach the limit of steps, which is the same in every engine, before
+that of memory, which is not. Line numbers do not change.
 """
 
 from __future__ import annotations
@@ -30,30 +30,11 @@ _TIDIED = frozenset({"__gc", "__mode"})
 _UNARY = frozenset({"-", "not", "~", "#"})
 _CALLED = ("length", "joined", "joined_all")
 _STRONGER = frozenset("+-*/%^#.:") | {"..."}
-"""Marks that may stand in an operand of `..`; `~` may where it has one operand."""
+"""Marks of operators that bind stronger than `..`; so does `~` with one operand."""
 _WORDS = frozenset(
-    [
-        "and",
-        "break",
-        "do",
-        "else",
-        "elseif",
-        "end",
-        "for",
-        "function",
-        "goto",
-        "if",
-        "in",
-        "local",
-        "or",
-        "repeat",
-        "return",
-        "then",
-        "until",
-        "while",
-    ]
-)
-"""Words that may stand in none, but for functions as values."""
+    {"and", "break", "do", "else", "elseif", "end", "for", "function", "goto", "if", "in", "local", "or"}
+) | frozenset({"repeat", "return", "then", "until", "while"})
+"""Words that end an operand; `function` begins one if a value is expected."""
 _END, _UNTIL = frozenset({"end"}), frozenset({"until"})
 _CLOSED_BY = {
     "(": frozenset(")"),
@@ -74,8 +55,8 @@ class _Token(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """The text, and the names by which it calls `length`, `joined` and `joined_all`, with commas between. `weak_line`: where a
-    table that may be a metatable already is told to let go of what it holds when memory is tidied up; 0 is nowhere."""
+    """The text, and the names by which it calls `length`, `joined` and `joined_all`, with commas between. `weak_line`:
+    the first line that makes a table weak or finalised, if it may be a metatable already; 0 for none."""
 
     text: str
     names: str
@@ -83,7 +64,7 @@ class Rewritten(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """What stands in place of a piece of the text."""
+    """A replacement of the characters from `begin` to before `end`."""
 
     begin: int
     end: int
@@ -119,21 +100,21 @@ def _weak_line(tokens: list[_Token], text: str) -> int:
 
 
 class _Level:
-    """Within one pair of brackets, or one block: where the current operand begins, and the chain of `..` that it is in."""
+    """The tokens within one pair of brackets or one block: where the current operand begins, and the chain of `..` around it."""
 
     def __init__(self, start: int, closing: frozenset[str]) -> None:
         self.start = start
         self.closing = closing
         self.chain: list[int] = []
-        """Where its operands begin; that of the last is `start`."""
+        """The first tokens of its operands, without the last one, which is `start`."""
 
 
 class _Chains:
-    """Finds operands of `..`: everything that binds stronger. One goes on until a word or mark that binds weaker, or until a name
-    that follows another operand, with which a statement begins."""
+    """Finds operands of `..`, which are expressions of operators that bind stronger. An operand ends before a word or
+    mark that binds weaker, and before a name that follows another operand, because a statement begins there."""
 
     def __init__(self, tokens: list[_Token], names: Sequence[str]) -> None:
-        """`names` of the functions that join two values, and more."""
+        """`names`: the functions that join two values, and more than two."""
         self._tokens, self._names = tokens, names
 
     def pieces(self) -> Iterator[_Piece]:
@@ -167,14 +148,14 @@ class _Chains:
         yield from self._ended(levels[0], len(self._tokens))
 
     def _is_apart(self, at: int) -> bool:
-        """Of what opens a level: whether it is no part of an operand, but begins a statement."""
+        """Whether the token, which opens a level, begins a statement."""
         token = self._tokens[at]
         if token.text == "(":
             return at > 0 and self._tokens[at - 1].text == "end"
         return token.kind == "name" and token.text != "function"
 
     def _ended(self, level: _Level, at: int) -> Iterator[_Piece]:
-        """The chain of the level, which ends before the token at `at`."""
+        """Yields the pieces of the level's chain, which ends before the token at `at`."""
         if level.chain:
             first, last, end = self._tokens[level.chain[0]], self._tokens[level.start], self._tokens[at - 1].end
             yield _Piece(first.begin, first.begin, f"{self._names[len(level.chain) > 1]}(")
