@@ -114,7 +114,7 @@ def test_every_message_is_brought_in_once_though_the_adapter_is_killed_between_e
             bring(kafka, act, len(others.written))
             is_over = True
         lives += 1
-    assert lives > 20
+    assert lives > 15
     wait_until(lambda: len(rows(bus)) >= len(others.written), "what was committed can be read")
     found = rows(bus)
     assert sorted(int(row.split(b",")[2]) for row in found) == others.written
@@ -157,7 +157,7 @@ def test_what_the_topic_forgot_is_named_once_and_nothing_of_other_partitions_is_
             bring(kafka, act, len(others.written) - len(lost), on_lost=OnLost.SKIP)
             is_over = True
         lives += 1
-    assert lives > 20
+    assert lives > 15
     wait_until(lambda: len(others.written) - len(lost) <= len(rows(bus)), "what was committed can be read")
     found = rows(bus)
     named = [re.fullmatch(rb"partition 0 of topic sensors: offsets (\d+) to (\d+)", row) for row in found]
