@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
-from hotspare.engine.code.contract import CodeFailure, Instance, Moment, ProgramText
+from hotspare.engine.code.contract import CodeFailure, GivenEvents, Instance, Moment, ProgramText
 from hotspare.engine.code.lua.program import LuaProgram
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.errors import StateError
 from hotspare.model.code import Code, CodeLimits, Language, Module, ModuleUse, Script
+from hotspare.model.types import Field, FieldType, Schema
 
 NOW = Moment(1_500_000, 7)
 EVENTS = """
@@ -136,13 +139,36 @@ def test_memory_that_runs_out_ends_the_engine(how: str) -> None:
         instance.call("f", (True,), NOW)
 
 
-def test_garbage_of_one_event_may_be_more_than_its_machine_has() -> None:
-    of = program(
-        "function f() for i = 1, 400 do local s = ('x'):rep(1 << 17) end return 1 end", CodeLimits(10**8, 1 << 10), 8 << 20
+GARBAGE = {
+    "many texts": "for i = 1, 200 do local s = ('x'):rep(1 << 17) end",
+    "large texts": "for i = 1, 12 do local s = ('x'):rep(1 << 21) end",
+    "tables": "for i = 1, 100000 do local t = {i} end",
+    "one text": "local s = ('x'):rep(1 << 21)",
+}
+
+
+@pytest.mark.parametrize("made", GARBAGE)
+def test_events_may_make_more_garbage_than_their_machine_has(made: str) -> None:
+    instance = program(f"function f() {GARBAGE[made]} return 1 end", CodeLimits(10**8, 1 << 10), 10 << 20).open()
+    assert [outcome(instance) for _ in range(12)] == [1] * 12
+    assert instance.memory_bytes < 10 << 20
+
+
+def test_a_window_that_takes_no_event_any_more_lets_memory_go() -> None:
+    instance = program("function f() kept = coroutine.create(f) return 1 end", memory_bytes=64 << 20).open()
+    for _ in range(3):
+        outcome(instance)
+    twin = program("function f() kept = coroutine.create(f) return 1 end", memory_bytes=64 << 20).open()
+    twin.load(instance.save())
+    texts = pa.array(["x" * 1000] * 20_000)
+    columns, zeros = [texts], np.zeros(20_000, np.int64)
+    events = GivenEvents(
+        "in", Schema((Field("s", FieldType.STRING),)), columns, zeros.astype(np.uint8), zeros, zeros.astype(np.uint64)
     )
-    instance = of.open()
-    assert [outcome(instance) for _ in range(4)] == [1] * 4
-    assert instance.memory_bytes < 8 << 20
+    for each in (instance, twin):
+        assert len(each.make_events("f", events.slice(0, 4096), Schema(()), 5000).failed) == 4096
+        assert len(each.select("f", events)[1]) == 20_000
+        assert each.memory_bytes < 24 << 20
 
 
 def test_a_value_that_goes_out_is_no_larger_than_what_can_be_counted() -> None:

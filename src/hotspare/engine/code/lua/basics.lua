@@ -87,7 +87,7 @@ end
 
 builtins.ipairs = ipairs
 
--- Processors give what is not a number one sign or the other, and Lua shows it. So it has none where it becomes a text, or bytes.
+-- Processors differ in the sign of a NaN that they compute, and Lua shows it. So it has none where it becomes a text or bytes.
 local NAN = string.unpack("<d", "\0\0\0\0\0\0\xf8\x7f")
 local function unsigned(value)
   if type(value) == "number" and value ~= value then return NAN end

@@ -1,9 +1,9 @@
 -- What one call may take. The virtual machine counts its instructions; what runs as one instruction, but works on much, is charged for
 -- beside that. Only counts decide, so every engine stops at the same place.
 --
--- Garbage is collected between events, when it is more than the machine held after the last time. Within an event a weak table would
--- tell when, so there it is collected only where an event makes more than `garbage_kb` of it. A machine that has no memory left collects by
--- itself, and then `watch` is empty: how much is left differs between engines, so such a machine is of no use any more.
+-- Garbage is collected between events, if it is more than the machine held after the last collection. Within an event a weak table would
+-- show when, so there it is collected only if the event makes more than `garbage_kb` of it. A machine without memory collects by itself,
+-- which empties `watch`. When that is differs between engines, so such a machine cannot be used any more.
 local host = ...
 local sethook, error, pcall, rawequal, setmetatable, type = debug.sethook, error, pcall, rawequal, setmetatable, type
 local garbage = collectgarbage
@@ -28,7 +28,13 @@ collect()
 
 host.watch = watch
 
--- Collect between events if it is time. `is_weak_free`: whether no variable of the program holds what would tell.
+-- Collects at any time from now on: the program is not called any more.
+function host.release()
+  watch[1] = true
+  garbage("restart")
+end
+
+-- Collects between events if it is time and `is_weak_free` finds no variable that would change.
 function host.tidy(is_weak_free)
   local held = garbage("count")
   if held < between_kb then return end
@@ -45,10 +51,10 @@ local function charge(steps)
     is_spent = true
     error(spent, 0)
   end
+  if steps >= PERIOD and garbage("count") > within_kb and watch[1] then collect() end
 end
 
 local function tick()
-  if garbage("count") > within_kb and watch[1] then collect() end
   if is_counting then charge(PERIOD) end
 end
 
@@ -60,7 +66,7 @@ end
 
 host.charge = charge
 
--- Whether this is the error for the limit. It is compared raw: what people's code fails with may have an __eq.
+-- Whether this is the error for the limit. It is compared raw, because an error of user code may have an __eq.
 function host.is_limit(failure) return is_spent or rawequal(failure, spent) end
 
 -- Count for an event of this time and chance.
@@ -93,7 +99,7 @@ local function begun(f)
   return thread
 end
 
-host.wrapped = setmetatable({}, { __mode = "k" }) -- what is a function, and keeps a coroutine
+host.wrapped = setmetatable({}, { __mode = "k" }) -- functions that hold a coroutine
 
 local function failing(ok, ...)
   if not ok then

@@ -8,7 +8,7 @@ local sub, concat = string.sub, table.concat
 local VALUES_A_CALL = 3 -- how many values of the variables a call pays for looking at,
 local STEPS_A_VALUE = 50 -- and so many steps pay for one more
 local MESSAGE_LENGTH_MAX = 2000
-local CALLS_A_TIDY = 16
+local CALLS_A_TIDY, STEPS_A_TIDY = 16, 1000 -- calls and steps between two looks at the memory
 
 local credit, weight = 0, 0 -- what calls have paid since the variables were looked at, and how many values there were then
 local broken = "" -- why no event is taken any more
@@ -40,7 +40,7 @@ end
 local calls, transient = 0, host.transient
 local watch, is_weak_free, tidy = host.watch, host.is_weak_free, host.tidy
 
--- The engine ends where the machine had too little memory, whatever became of the event: another engine may have had enough.
+-- Raises an error, which ends the engine, if the machine had too little memory: another engine may have had enough.
 local function check_memory()
   if not watch[1] then error("not enough memory", 0) end
 end
@@ -53,10 +53,11 @@ local function look_at_variables()
     weight = values
   else
     broken = why_not_kept(failure)
+    host.release()
   end
 end
 
--- What comes after each call. What one has left behind that failed is looked at: it may have been about to make something smaller.
+-- Ends a call. The variables are looked at after each call that fails: it may have stopped before it made something smaller.
 local function settle(ok)
   local used = finish()
   host.used_steps = used
@@ -65,7 +66,7 @@ local function settle(ok)
   credit = credit + VALUES_A_CALL + used // STEPS_A_VALUE
   if credit >= weight or not ok then look_at_variables() end
   calls = calls + 1
-  if calls % CALLS_A_TIDY == 0 then tidy(is_weak_free) end
+  if used >= STEPS_A_TIDY or calls % CALLS_A_TIDY == 0 then tidy(is_weak_free) end
 end
 
 -- The people's function, once its program was told what others changed.
@@ -81,7 +82,7 @@ local function function_of(name)
 end
 host.function_of = function_of
 
--- A call at the moment of an event: whether it went well; its results, or what to say, and whether a limit is why not.
+-- Calls a function at the moment of an event. Returns true and its first two results; or false, a message, and whether a limit is why.
 function host.call(name, us, number, ...)
   local f = function_of(name)
   if not f then return false, "there is no function " .. name, false end
@@ -138,6 +139,7 @@ local function each(name, input, read, first, count, rows, take, is_done)
     end
   end
   sethook()
+  if broken == "" then tidy(is_weak_free) end
   return count, failed
 end
 
@@ -189,7 +191,10 @@ end
 
 -- What counts beside the variables is kept with them: when they are looked at next depends on it.
 function host.kept() return credit, weight, broken end
-function host.keep(credit_then, weight_then, broken_then) credit, weight, broken = credit_then, weight_then, broken_then end
+function host.keep(credit_then, weight_then, broken_then)
+  credit, weight, broken = credit_then, weight_then, broken_then
+  if broken ~= "" then host.release() end
+end
 
 -- The bytes of the variables, or why they cannot be kept. Where they were not looked at since, they may be more than the limit, but no
 -- more than a fresh machine can read.

@@ -15,7 +15,7 @@ local function weigh(bytes)
   if bytes > UNWEIGHED then charge(bytes // BYTES_A_STEP) end
 end
 
--- An argument that is a whole number, as the library takes it.
+-- Converts an argument to a whole number as the library does.
 local function whole(value, otherwise) return tointeger(tonumber(value)) or otherwise end
 
 local function weighed(f)
@@ -25,7 +25,7 @@ local function weighed(f)
   end
 end
 
--- What `sub` and `byte` take of a text: how many bytes.
+-- The number of bytes that `sub` and `byte` take from a text.
 local function slice(s, first, last)
   first, last = whole(first, 1), whole(last, -1)
   if first < 0 then first = first < -#s and 1 or #s + first + 1 end
@@ -103,9 +103,9 @@ local function matching(f)
   end
 end
 
-local COUNTED = 1 << 20 -- bytes that a replacement may make before it is counted how often it is made
+local COUNTED = 1 << 20 -- if a replacement may make more bytes, its matches are counted first
 
--- What `gsub` makes of a text by a text: at most as much at each place, and as often all that a part of the pattern has found.
+-- Charges for what `gsub` makes with a replacement text: its length for each match, and for each `%` of it the text that is searched.
 local function weigh_replaced(s, p, made, most)
   local _, parts = gsub(made, "%%", "")
   local times = whole(most, #s + 1)
@@ -133,7 +133,7 @@ local function replacing(s, p, made, most)
   return gsub(s, p, made, most)
 end
 
--- The values that a text is put together from, how many they are, and how many bytes those that are texts have.
+-- Returns the values that a text is made of, their count, and the bytes of the texts among them.
 local function parts(shown, ...)
   local count, bytes, values = select("#", ...), 0, { ... }
   for i = 1, count do
@@ -150,7 +150,7 @@ local function formatted(value)
   return unsigned(value)
 end
 
-local QUOTED = 4 -- bytes at most that `%q` makes of one
+local QUOTED = 4 -- bytes that `%q` makes of one byte, at most
 
 local library = {
   byte = function(s, first, last)
@@ -218,7 +218,7 @@ local library = {
 }
 builtins.string = library
 
--- What is wrong with joining two values: the kind of one that cannot be joined, or nothing.
+-- Returns the kind of the value because of which two values cannot be joined, or nil.
 local function unjoinable(a, b)
   local first, second = type(a), type(b)
   local is_text = first == "string" or first == "number"
@@ -230,7 +230,7 @@ local function unjoinable(a, b)
   return is_text and second or first
 end
 
--- What `a .. b` gives.
+-- Returns `a .. b`.
 local function joined(a, b)
   local first, second = type(a), type(b)
   if (first == "string" or first == "number") and (second == "string" or second == "number") then
@@ -246,7 +246,7 @@ local function joined(a, b)
 end
 host.joined = joined
 
--- What `a .. b .. c` and longer ones give, which are joined from the right.
+-- Returns `a .. b .. c`, and longer chains, which are joined from the right.
 function host.joined_all(...)
   local count, values, bytes = select("#", ...), { ... }, 0
   for i = 1, count do

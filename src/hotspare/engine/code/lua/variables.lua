@@ -5,8 +5,8 @@
 --   a value: a letter for its kind, then its bytes; numbers are 8 bytes, little-endian
 --
 -- Tables are numbered as they are met, breadth first, so names for one table stay names for one table. The first are those that every
--- program has: of these it is told what differs from what they hold at first. Functions are those that loading the program made, or that
--- every program has: they are told by number and name. People's code never runs here: tables are read, written and compared raw.
+-- program has, of which the differences from their first content are written. Functions are those that loading the program made, written as
+-- numbers, and those that every program has, written as names. User code never runs here: tables are read, written and compared raw.
 local host = ...
 local builtins, ordered, text, unsigned = host.builtins, host.ordered, host.text, host.unsigned
 local error, type, select, ipairs, pcall, rawget, rawset, rawequal, rawnext, assert = error, type, select, ipairs, pcall, rawget, rawset, rawequal, next, assert
@@ -18,12 +18,12 @@ local is_native = function(f) return debug.getinfo(f, "S").what == "C" end
 
 local PATH_LENGTH_MAX = 200
 
-local name_of, named = {}, {} -- of functions that every program has
-local number_of, numbered = {}, {} -- of functions that loading made
+local name_of, named = {}, {} -- functions that every program has
+local number_of, numbered = {}, {} -- functions that loading made
 local cells = {} -- shared locals: a function, the place there, and the name
-local roots, root_names, first_held = { host.env, host.loaded }, { "", "" }, {} -- of each root what it holds at first, its keys in order
+local roots, root_names, first_held = { host.env, host.loaded }, { "", "" }, {} -- the tables that every program has, and their first content
 local has_own_metatable = { [host.env] = true, [host.loaded] = true }
-local is_machine = {} -- functions that the program is given by other ways than names
+local is_machine = {} -- functions that the rewritten code calls
 
 local function know(name, value)
   if not name_of[value] then name_of[value] = name end
@@ -53,9 +53,9 @@ end
 for i = 1, #roots do note_root(roots[i]) end
 for _, f in ipairs({ host.length, host.joined, host.joined_all }) do is_machine[f] = true end
 
--- Go through what the program can reach, in an order that is always the same where `keys_of` gives one: `visit` is called with each
--- table and function. Functions that every program has are not among them.
-local function walk(keys_of, visit)
+-- Visits each table, function and coroutine that the program can reach, but for functions that every program has. `add_keys` adds what a
+-- table holds; the order is its order. `visit` returns whether to go on.
+local function walk(add_keys, visit)
   local queue, seen, at = {}, {}, 0
   local function add(value)
     local kind = type(value)
@@ -72,12 +72,12 @@ local function walk(keys_of, visit)
     if not visit(value, add) then return end
     if type(value) == "table" then
       if not has_own_metatable[value] then add(getmetatable(value)) end
-      keys_of(value, add)
+      add_keys(value, add)
     end
   end
 end
 
--- Find the functions and shared locals that loading made.
+-- Finds the functions and shared locals that loading made.
 function host.scan()
   local seen_cells = {}
   walk(function(t, add)
@@ -102,7 +102,7 @@ function host.scan()
   end)
 end
 
--- Whether collecting garbage changes no variable: there is no weak table, nor a function or coroutine that may hide one.
+-- Whether collecting garbage changes no variable: there is no weak table, and no function or coroutine that may hide one.
 function host.is_weak_free()
   local is_free = true
   walk(function(t, add)
@@ -130,7 +130,8 @@ end
 
 local function unkept(path, kind) error({ unkept = path, kind = kind }, 0) end
 
--- The keys of a table in order; of one that every program has those whose values are no more what they were at first.
+-- Returns the keys of a table in order, and their count. Of a table that every program has, it returns those whose values differ from
+-- its first content.
 local function keys_of(t, path)
   local first = first_held[t]
   if first then
