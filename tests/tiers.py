@@ -45,8 +45,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts long work first, in the random order within each tier."""
-    items.sort(key=_rank)
+    """Puts files with long work first, in the random order within each tier. The tests of a file stay together: they share
+    fixtures, some of which may be made once only."""
+    ranks: dict[Path, tuple[int, bool]] = {}
+    for item in items:
+        ranks[item.path] = min(_rank(item), ranks.get(item.path, _rank(item)))
+    items.sort(key=lambda item: ranks[item.path])
 
 
 class _ByFile(LoadScopeScheduling):
