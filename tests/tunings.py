@@ -19,7 +19,7 @@ SIZES: Mapping[str, Sequence[int]] = {
     "key_page_spans": (1, 3),
     "queue_rows_min": (1, 4),
     "give_back_rows": (1, 8),
-    "text_page_bits": (3, 5, 16),
+    "text_page_bits": (3, 5, 12),
     "small_text_bytes": (1 << 9, DEFAULT.small_text_bytes),
     "text_run_pages": (1, 2),
     "collect_codes_min": (1, DEFAULT.collect_codes_min),

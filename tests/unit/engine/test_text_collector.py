@@ -189,6 +189,19 @@ def test_few_strings_among_many_that_die_do_not_keep_their_pages() -> None:
     assert windows.texts()[0] == [f"{row}".ljust(200, "x") for row in range(0, 20_000, 10)]
 
 
+@under(Tuning(text_page_bits=3, small_text_bytes=0))
+def test_pages_smaller_than_those_of_the_system_keep_their_neighbours() -> None:
+    """Memory is given back in pages of the system: where free and used pages of text share one, none of it is."""
+    windows, texts = Windows(newest=1), [f"text {row}".ljust(20) for row in range(2_000)]
+    windows.step(np.arange(2_000), pa.array(texts))
+    windows.delete(np.arange(100, 2_000))
+    windows.collector.begin(windows.strings)
+    windows.collector.finish(windows.strings, lambda: windows.parts)
+    for _ in range(30):
+        windows.strings.give_free()
+    assert windows.texts()[0] == texts[:100]
+
+
 def test_what_a_step_looks_at_does_not_grow_with_the_state() -> None:
     """A step of ten rows beside 2,000 and 20,000 rows marks and frees as many; there are more such steps."""
     steps = []

@@ -129,8 +129,8 @@ class TextPages:
         return texts._replace(data=data, page_bytes=page_bytes, emptied=emptied, places=places)
 
     def _reserved(self, length: int, bits: int) -> Space | LeavingSpace:
-        can_leave = (1 << bits) % mmap.PAGESIZE == 0
-        return (self._home.space(np.dtype(np.uint8), length) if can_leave else None) or Space(np.dtype(np.uint8), length)
+        leaving = self._home.space(np.dtype(np.uint8), length) if _is_whole(bits) else None
+        return leaving or Space(np.dtype(np.uint8), length)
 
     def keep(self, pages: Int64s) -> None:
         """They were emptied, and stay as they are."""
@@ -154,7 +154,7 @@ class TextPages:
     def trim(self, texts: InternedTexts) -> None:
         """Give memory of free pages back, a bounded number at a time, the last ones first; but keep as many as there are in use, or
         `FREE_PAGES_MIN`, which are used again before others."""
-        if self._space is None or not self._gave:
+        if self._space is None or not self._gave or not _is_whole(int(texts.state[PAGE_BITS])):
             return
         self._note_filled(texts)
         free, high = self._free(texts), self._high
@@ -251,3 +251,8 @@ class TextPages:
         gone = self._is_away[begins >> bits] | self._is_away[(ends - 1) >> bits]
         if gone.any():
             self.leaving.want_parts(begins[gone], ends[gone])
+
+
+def _is_whole(bits: int) -> bool:
+    """Whether a page consists of whole pages of the system, so that its memory can be given back without that of its neighbours."""
+    return (1 << bits) % mmap.PAGESIZE == 0
