@@ -172,7 +172,7 @@ def one_part(found: tuple[DecodedRows | None, BadRows]) -> tuple[list[DecodedRow
 
 
 def read(messages: Sequence[Message], schema: Schema) -> list[Row]:
-    """What the head decodes of an inbound topic, in order."""
+    """Returns the rows that the head decodes of an inbound topic, in order."""
     found: list[tuple[int, int, Row]] = []
     for number, message in enumerate(messages):
         parts, bad = DECODERS[message.header(FORMAT_HEADER) or b""]([message.value], schema)

@@ -156,8 +156,8 @@ def test_a_compressed_file_does_not_grow(tmp_path: Path) -> None:
         publish(new_bus(), tmp_path / "in.gz", growth=Growth.GROWING)
 
 
-def test_one_can_go_back_any_way(tmp_path: Path) -> None:
-    """Behind what is kept the file is unpacked anew."""
+def test_a_reader_can_go_back_any_way(tmp_path: Path) -> None:
+    """Farther than the bytes that are kept, the file is unpacked again."""
     data = b"".join(b"%07d\n" % number for number in range((2 * KEPT_BYTES + (1 << 20)) // 8))
     (tmp_path / "in.zst").write_bytes(zstd(data, 1))
     source = open_bytes(tmp_path / "in.zst")

@@ -52,6 +52,7 @@ XML_LAYOUTS = (
     "<event opcode='insert'><id>2</id><x>1.5</x></event></transaction></events>",
     "<event><id>1</id><name>a</name></event>\n<!-- <event> -->\n"
     "<event><value name='id'>2</value><value name='x'>1.5</value></event>\n",
+    "</event><event note='a/>b>'><id>1</id><name>a</name></event></event>\n<event x=\"'>\" ><id>2</id><x>1.5</x></event>",
     "<?xml version='1.0'?>\n<events>\n <event>\n  <id>1</id>\n  <name><![CDATA[a]]></name>\n </event>\n"
     " <event >\n<id>2</id><x>1.5</x></event >\n</events>\n",
 )
@@ -68,7 +69,7 @@ def texts(bus: MemoryBusClient) -> Sequence[Message]:
 
 
 def events(messages: Sequence[Message], schema: Schema = SCHEMA) -> list[tuple[object, ...]]:
-    """What the engine makes of messages: opcode and fields; then "bad" for each bad row."""
+    """Returns opcode and fields of each event that the engine decodes of messages; then "bad" for each bad row."""
     values, is_json = (
         [message.value for message in messages],
         {message.header(FORMAT_HEADER) == b"json" for message in messages},
@@ -109,7 +110,7 @@ json_texts = st.tuples(
     st.sampled_from(["\n", ",\n", " ", "\r\n"]),
 ).map(lambda drawn: json.dumps(drawn[0], indent=drawn[1], ensure_ascii=False) + drawn[2])
 xml_texts = st.lists(st.tuples(st.sampled_from(["id", "event", "x"]), st.text("ab<>&\"'\n]", max_size=6)), max_size=4).map(
-    lambda fields: "<event>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for tag, text in fields) + "</event>\n"
+    lambda fields: "<event a='>/>'>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for tag, text in fields) + "</event>\n"
 )
 
 

@@ -1,4 +1,4 @@
-"""A row means the same from a file, a topic of others or lines, as it is or rewritten (SPEC I2, I5, I7)."""
+"""A row means the same from a file, an external topic or lines, as it is or rewritten (SPEC I2, I5, I7)."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_every_word_for_an_insert_becomes_an_upsert(
 def test_numbers_of_stamps_have_the_unit_that_is_said(
     way: Callable[[RowForm, Sequence[bytes], Path], Said], unit: str, text: str, micros: int | None, tmp_path: Path
 ) -> None:
-    """In seconds 99999999999999 is a time beyond all stamps; hexadecimal digits are microseconds."""
+    """The number 99999999999999 of seconds is beyond all stamps; hexadecimal digits are microseconds."""
     if text == "0x10":
         micros = 16
     form = {"schema": SCHEMA, "stamp_unit": StampUnit[unit]}
@@ -222,7 +222,7 @@ XML = [
 
 @pytest.mark.parametrize("how", ["as it is", "upsert"])
 def test_events_of_xml(how: str, tmp_path: Path) -> None:
-    """Attributes say what an event is, and fill no field; what stands in elements is kept."""
+    """Attributes are opcode and flags, and fill no field; the text inside elements is kept."""
     expected: Said = [event for _, event in XML]
     form = RowForm(schema=NAMED, format=FileFormat.XML, **REWRITTEN[how])
     rows = [b"<events>", *(row for row, _ in XML), b"</events>"]
@@ -244,7 +244,7 @@ def test_events_of_xml(how: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_object_harms_no_line_but_its_own(text: bytes, whole: int, tmp_path: Path) -> None:
-    """The last of these ends where its string does, and what is left of it is no event either."""
+    """The last of these ends where its string does, and the rest of it is a bad event too."""
     rows = [b'{"id": 0}', *text.split(b"\n")[:-1]]
     found = from_file(RowForm(schema=SCHEMA, format=FileFormat.JSON), rows, tmp_path)
     assert found == [(INSERT, 1, 0, None, None, None), *[("format",)] * whole, (INSERT, 1, 2, None, None, None)]

@@ -263,7 +263,7 @@ def test_times_of_a_column_are_those_that_are_read_one_by_one(texts: list[str]) 
 
 
 def test_a_double_that_is_written_in_digits_is_finite() -> None:
-    """In arrays too; an infinity says its name."""
+    """Also in arrays; only the name of an infinity is one."""
     texts = ["1e400", "-1e309", "1e-400", "1.7976931348623157e308", "inf", "-Infinity", "x"]
     values, bad = parse(pa.array(texts), FieldType.DOUBLE)
     assert (values.to_pylist(), bad.tolist()) == (

@@ -251,7 +251,7 @@ def _any_begins(rows: pa.Array, text: bytes) -> bool:
 
 
 def _text(column: bytes) -> str | None:
-    """What a column of canonical CSV means; None where it is empty or no UTF-8."""
+    """Returns the value of a column of canonical CSV; None if it is empty or not UTF-8."""
     return _decoded(grammar().value(column))
 
 

@@ -1,7 +1,7 @@
 """Cuts the bytes of a JSON or XML file into events, however they arrive (SPEC I5).
 
-JSON: every object that stands in no other one is an event, wherever lines end: one per line, laid out over several, in an array, or
-in arrays of arrays. XML: every element `<event>`; what stands around them, such as `<events>` and `<transaction>`, is passed over.
+JSON: every object that is not inside another one is an event, wherever lines end: one per line, laid out over several, in an array,
+or in arrays of arrays. XML: every element `<event>`; what stands around them, such as `<events>` and `<transaction>`, is passed over.
 What is neither is a row of its own up to the end of its line, and becomes a bad event. So does a JSON object that cannot be one, up
 to the end of the line where that shows: a string with a line end in it, a bracket that closes another one, or an object that begins
 where no value may. A quote or brace that is missing harms no line but its own. The same bytes give the same events, and the end of
@@ -18,10 +18,12 @@ from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong
 
 _BETWEEN = re.compile(rb"[\s,\[\]]*")
 _JSON_TOKEN = re.compile(rb'"(?:[^"\\\n]++|\\[^\n])*+(?P<closed>"|\\?\n|\\?\Z)|[{}\[\]]')
+_XML_OPEN = rb"""<event(?=[\s>/])(?:(?:[^<>"']|"[^<"]*"|'[^<']*')*+>|[^<>]*+>(?=[^<]*+<))"""
+"""A tag, up to its end outside of quotes; if one of them is not closed before the next tag, up to the first that may be one."""
 _XML_TOKEN = re.compile(
-    rb"<!--.*?(?P<comment>-->|\Z)|<!\[CDATA\[.*?(?P<cdata>\]\]>|\Z)|(?P<open><event(?=[\s>/])[^>]*>)|(?P<close></event\s*>)",
-    re.DOTALL,
+    rb"<!--.*?(?P<comment>-->|\Z)|<!\[CDATA\[.*?(?P<cdata>\]\]>|\Z)|(?P<open>" + _XML_OPEN + rb")|(?P<close></event\s*>)", re.DOTALL
 )
+_XML_OPENS = re.compile(rb"<event[\s>/]")
 _CLOSES = {b"}": b"{", b"]": b"["}
 _BEFORE_OBJECT = {b"{": b":", b"[": b",["}
 """What stands before an object, by the bracket around it."""
@@ -144,7 +146,7 @@ class XmlCutter(EventCutter):
             if token["open"] is not None:
                 begin = token.start() if begin < 0 else begin
                 depth += 0 if token["open"].endswith(b"/>") else 1
-            elif token["close"] is not None:
+            elif token["close"] is not None and begin >= 0:
                 depth -= 1
             if begin < 0 or depth > 0:
                 continue
@@ -157,7 +159,9 @@ class XmlCutter(EventCutter):
     def _partial(self, text: bytes) -> int:
         """Where a tag begins that may go on in the next portion."""
         last = text.rfind(b"<")
-        return last if last >= 0 and b">" not in text[last:] else len(text)
+        if last < 0 or (b">" in text[last:] and (_XML_OPENS.match(text, last) is None or _XML_TOKEN.match(text, last) is not None)):
+            return len(text)
+        return last
 
     def _is_event(self, text: bytes) -> bool:
         return text.lstrip().startswith(b"<event")

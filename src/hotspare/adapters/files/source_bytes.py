@@ -1,7 +1,7 @@
 """The bytes of a file to be published, from any place on: of a plain one as they are, of a compressed one unpacked.
 
 A place in a compressed file counts the unpacked bytes before it. So a publisher that was killed goes on at the same row, also if
-the file was compressed anew, and a file and its compressed copy have the same places. To go back, the file is unpacked from its
+the file was compressed again, and a file and its compressed copy have the same places. To go back, the file is unpacked from its
 beginning.
 """
 
@@ -22,11 +22,11 @@ _MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 _SUFFIX = {codec: suffix for suffix, codec in CODEC_OF_SUFFIX.items()}
 _PORTION_BYTES = 256 * 1024
 KEPT_BYTES = 20 << 20
-"""How far back one can read in a compressed file without unpacking it anew: more than the longest row and what is read ahead."""
+"""How far back a reader may go in a compressed file without unpacking it again: more than the longest row and what is read ahead."""
 
 
 class SourceBytes(Protocol):
-    """All calls raise OSError, and UsageError for a compressed file that cannot be unpacked."""
+    """An open file. Its calls raise OSError, and UsageError for a compressed file that cannot be unpacked."""
 
     def read_at(self, count: int, offset: int) -> bytes:
         """Returns at most `count` bytes from `offset` on, none at the end."""
@@ -105,7 +105,7 @@ class PlainBytes:
 
 
 class UnpackedBytes:
-    """What a compressed file holds; `plain` is the file."""
+    """The unpacked bytes of a compressed file; `plain` is the file itself."""
 
     def __init__(self, path: Path, plain: PlainBytes, codec: str) -> None:
         self._path = path
@@ -143,7 +143,7 @@ class UnpackedBytes:
             return bytes(self._stream.read(_PORTION_BYTES))
         except (OSError, pa.ArrowException) as error:
             what = f"file {self._path} cannot be unpacked by {self._codec} behind byte {self._end} of what it holds"
-            raise UsageError(what, detail=str(error).partition("\n")[0], hint="is it whole? Compress it anew") from error
+            raise UsageError(what, detail=str(error).partition("\n")[0], hint="is it whole? Compress it again") from error
 
     def size(self) -> int:
         if self._size is None:

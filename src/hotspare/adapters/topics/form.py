@@ -86,8 +86,8 @@ class TopicForm:
         return f"{InsertOpcode.INSERT.value},{FlagColumn.NORMAL.value},".encode() + b"," * place, b"," * (len(schema) - 1 - place)
 
     def cut(self, value: bytes) -> Sequence[bytes]:
-        """What a message holds, in the same format; nothing for one without a value. BusUnavailable where the schema of
-        one cannot be had now."""
+        """Returns the rows of a message, in its format; none of one without a value. BusUnavailable if its schema cannot be had
+        now."""
         if self._container is not None:
             return [self._container(value)] if value else []
         if self.value_field:

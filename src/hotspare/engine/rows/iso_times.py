@@ -51,7 +51,7 @@ _ZONED = (
 
 
 def iso_micros(text: str) -> int | None:
-    """Returns the microseconds since 1970 in UTC that the text says, or None if it is no such time."""
+    """Returns the microseconds since 1970 in UTC that the text says, or None if it is not such a time."""
     match = _ISO.fullmatch(text)
     if match is None:
         return None
@@ -112,7 +112,7 @@ def zone_seconds(zone: str) -> int:
 
 
 def iso_times(texts: pa.Array) -> tuple[pa.Array, Rows]:
-    """Returns timestamps in microseconds, and the rows whose text is no time (null there)."""
+    """Returns timestamps in microseconds, and the rows whose text is not a time (null there)."""
     trimmed = pc.utf8_trim_whitespace(texts)
     in_utc = pc.replace_substring_regex(trimmed, r"Z$", "")
     in_utc = pc.replace_substring_regex(in_utc, r"(\.[0-9]{6})[0-9]+$", r"\1")

@@ -223,7 +223,7 @@ def _alone(text: bytes) -> bytes:
 
 
 def texts_of_event(text: bytes, schema: Schema) -> list[str | None] | None:
-    """Returns the texts of one event by place (`names_wanted`), as they would be in CSV; None if it is no event."""
+    """Returns the texts of one event by place (`names_wanted`), as they would be in CSV; None if it is not one event."""
     found = list(_items(text))
     if len(found) != 1 or isinstance(found[0], _NoObject):
         return None
@@ -233,7 +233,7 @@ def texts_of_event(text: bytes, schema: Schema) -> list[str | None] | None:
 
 
 def has_field(text: bytes, schema: Schema) -> bool | None:
-    """Whether an object of a message has a member of a field's name where its fields are; None if there is no object."""
+    """Whether an object of a message has a member of a field's name where its fields are; None if the message has no object."""
     objects = [item[0] for item in _items(text) if not isinstance(item, _NoObject)]
     names = (name for members in objects for name, _ in _event_members(members, schema)[0])
     return any(name in schema.index for name in names) if objects else None
@@ -389,7 +389,8 @@ def typed(
 
 
 def _event_members(members: _Members, schema: Schema) -> tuple[_Members, str]:
-    """The members that count: those of `event` and what is beside it, if that is an object; and what is wrong, or ""."""
+    """Returns the members that count, with `event` an object those in it, and opcode and flags next to it; and what is wrong, or
+    ""."""
     if EVENT_MEMBER in schema.index:
         return members, ""
     events = [value for name, value in members if name == EVENT_MEMBER and value is not None]

@@ -26,7 +26,7 @@ _FIELD_DEPTH = 2
 
 def json_event(text: bytes, schema: Schema) -> bytes | None:
     """Returns a JSON object on one line with all that the element says, a member for each child, also if two have one name; None if
-    the text is no element that can be read. Nothing in it can declare an entity, because it begins with the element."""
+    the text is not an element that can be read. Nothing in it can declare an entity, because it begins with the element."""
     element = _Element(text, schema)
     try:
         element.parser.Parse(text, True)  # noqa: FBT003  the text is whole

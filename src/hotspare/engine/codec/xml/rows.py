@@ -1,6 +1,6 @@
 """Outputs to XML, an element `<event>` per line, so that what is written is read back equal by `xml.plain` (SPEC I6).
 
-No element stands around them: a file that is cut back and continued has no end.
+No element is around them: a file that is cut back and continued has no end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OUTSIDE_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def rows_to_xml(batch: pa.RecordBatch) -> bytes:
-    """One element per row of a batch of `engine.rows.batch.output_schema`, each with a line feed. A null has no element."""
+    """Returns an element per row of a batch of `engine.rows.batch.output_schema`, each with a line feed. A null has no element."""
     columns = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if not field.name.startswith("hs:"):
@@ -35,7 +35,7 @@ def rows_to_xml(batch: pa.RecordBatch) -> bytes:
 
 
 def _tag(name: str) -> tuple[str, str]:
-    """What the tags around a value hold. A field that is called as what an event says of itself has its name in an attribute."""
+    """Returns what the tags around a value hold. A field whose name means something in an event has it in an attribute."""
     if _TAG.fullmatch(name) and name not in (OPCODE, FLAGS, VALUE, EVENT):
         return name, name
     return f"{VALUE} name={quoteattr(name)}", VALUE
