@@ -29,9 +29,9 @@ class RowRouting:
         return self.routing.count
 
     def partitions(self, rows: Sequence[bytes], format_: MessageFormat) -> npt.NDArray[np.int64]:
-        """Returns the partition of each row, which is as topics hold it, in CSV or JSON. A text that is not a row of the schema goes
-        to the first, and is a bad event there. A JSON text with several events goes as a whole: those that belong elsewhere are bad
-        events."""
+        """Returns the partition of each row, which is as topics hold it, in CSV or JSON. A text that is not a row of the schema
+        goes to the first, and is a bad event there. A JSON text with several events goes as a whole: those that belong elsewhere
+        are bad events."""
         found = np.zeros(len(rows), np.int64)
         decode = decode_json if format_ is MessageFormat.JSON else decode_rows
         decoded, _ = decode(pa.array(rows, pa.binary()), self.schema)

@@ -22,7 +22,8 @@ _MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 _SUFFIX = {codec: suffix for suffix, codec in CODEC_OF_SUFFIX.items()}
 _PORTION_BYTES = 256 * 1024
 KEPT_BYTES = 20 << 20
-"""How far back a reader may go in a compressed file without unpacking it again: more than the longest row and what is read ahead."""
+"""How far back a reader may go in a compressed file without unpacking it again: farther than the longest row and what is read
+ahead."""
 
 
 class SourceBytes(Protocol):
