@@ -22,7 +22,7 @@ _AFTER = "repeat after"
 
 
 class Failures:
-    """What repeats the failures of one run."""
+    """Records what repeats the failures of one run."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -96,7 +96,8 @@ def changed_files(root: Path, since: str = "") -> frozenset[str]:
 
 def imports_of_tests(root: Path) -> dict[str, frozenset[str]]:
     """The paths that each Python file of the tests imports, and `conftest.py` of the folders above it."""
-    paths = [path for path in _git(root, "ls-files", "--cached", "--others", "--exclude-standard") if path.endswith(".py")]
+    listed = _git(root, "ls-files", "--cached", "--others", "--exclude-standard")
+    paths = [path for path in listed if path.endswith(".py") and (root / path).exists()]
     modules = {path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in paths}
     found = {}
     for path in paths:
@@ -129,7 +130,7 @@ class Changes:
 
     @pytest.fixture(scope="session")
     def repetition(self, request: pytest.FixtureRequest) -> int:
-        """Of the session, because Hypothesis refuses fixtures of functions."""
+        """Has the scope of the session, because Hypothesis refuses fixtures of functions."""
         number: int = request.param
         return number
 

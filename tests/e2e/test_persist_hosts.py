@@ -23,7 +23,7 @@ from hotspare.bus.open import open_bus
 from hotspare.demo.servers import on_hosts
 from hotspare.demo.site import Site
 from hotspare.testing.cluster import Cluster, command, wait_until
-from tests.e2e.site import whole_lines
+from tests.e2e.site import PATIENT, whole_lines
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
@@ -73,7 +73,7 @@ class Story:
         self.group, self.project = group_name(PREFIX, "shop"), str(project)
         places = {"intesp03": self.site.places[TO_INTESP03], "intesp04": self.site.places[TO_INTESP04]}
         # a role that moves because a busy machine stands still would make the standby the active
-        options = ("--runner", "local", "--snapshots", "off", "--lease-ms", "3000", "--store", self.site.store_url)
+        options = ("--runner", "local", "--snapshots", "off", *PATIENT, "--store", self.site.store_url)
         self.cluster = Cluster(
             project, self.site.bus_url, self.group, PREFIX, self.folder, options, self.site.coordination_url, places
         )

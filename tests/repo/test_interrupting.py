@@ -56,7 +56,7 @@ def test_waits():
 
 @contextmanager
 def running(folder: Path, text: str, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """A run of pytest with the plugin over these tests, in their order."""
+    """Runs pytest with the plugin over these tests, in their order."""
     file = folder / "test_interrupted.py"
     file.write_text(WORDS + text)
     command = [sys.executable, "-m", "pytest", "-p", "tests.interrupting", "-p", "no:cacheprovider", "-p", "no:randomly", *options]
@@ -70,7 +70,7 @@ def running(folder: Path, text: str, *options: str) -> Iterator[subprocess.Popen
 
 
 def said(process: subprocess.Popen[str]) -> str:
-    """Everything that it printed to its end, which an interrupt made."""
+    """Returns everything that it printed to its end, which an interrupt made."""
     out, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == pytest.ExitCode.INTERRUPTED, out
     return out

@@ -30,7 +30,7 @@ def test_tells():
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> str:
-    """What pytest prints with the plugin, in a folder with these tests."""
+    """Returns what pytest prints with the plugin, in a folder with these tests."""
     paths = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
     command = [sys.executable, "-m", "pytest", "-p", "tests.repeating", *arguments]
     given = {**os.environ, "PYTHONPATH": paths, **environment}
@@ -118,7 +118,13 @@ def test_tests_that_a_change_touches_are_repeated_and_no_others(folder: Path, re
     (folder / "tests").mkdir()
     (folder / "tests" / "kit.py").write_text("from hotspare.retry import (\n    Retry,\n)\n")
     (folder / "tests" / "test_new.py").write_text(DEPENDS + "def imports():\n    import tests.kit\n")
-    assert imports_of_tests(folder)["tests/test_new.py"] >= {"tests/kit.py", "tests/conftest.py"}
+    (folder / "tests" / "test_gone.py").touch()
+    repository("add", ".")
+    (folder / "tests" / "test_gone.py").unlink()
+    assert imports_of_tests(folder) == {
+        "tests/kit.py": {"conftest.py", "tests/conftest.py"},
+        "tests/test_new.py": {"conftest.py", "tests/conftest.py", "tests/kit.py"},
+    }
     out = run(folder, "-v", "--repeat-changed", "3", "--changed-since", "HEAD", "-p", "no:randomly")
     assert "repeating 3 times: tests/test_new.py" in out
     assert [out.count(f"::{name}[{number}] PASSED") for name in ("test_leaves", "test_draws") for number in (1, 2, 3)] == [1] * 6

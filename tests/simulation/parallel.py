@@ -65,8 +65,25 @@ class Share:
         self.failed += other.failed
 
 
-def pool(workers: int = WORKERS) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+@contextlib.contextmanager
+def pool(workers: int = WORKERS) -> Iterator[ProcessPoolExecutor]:
+    """Starts processes for `spread`. At the end, which may be an interrupt, runs under way are ended and not waited for."""
+    others = set(multiprocessing.active_children())
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        context = multiprocessing.get_context("spawn")
+        executor = ProcessPoolExecutor(workers, context, _use_folder, (folder,))
+        try:
+            yield executor
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+            for each in set(multiprocessing.active_children()) - others:
+                each.kill()
+                each.join()
+
+
+def _use_folder(folder: str) -> None:
+    """Sets where a process of a pool has its temporary files."""
+    tempfile.tempdir = folder
 
 
 def share_of(first: int, count: int, planted: str = "", groups: Groups = Groups.ONE) -> Share:
