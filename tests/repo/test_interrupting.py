@@ -78,7 +78,7 @@ def said(process: subprocess.Popen[str]) -> str:
 
 @pytest.mark.parametrize(("text", "passed"), [(IN_A_CALLBACK, 0), (BY_ANOTHER_HANDLER, 1), (LEAVES_A_THREAD, 0)])
 def test_an_interrupt_that_is_discarded_ends_the_run(tmp_path: Path, text: str, passed: int) -> None:
-    """By a callback of the garbage collection, or by a handler of a command; what an interrupted test left keeps no process."""
+    """A callback of the garbage collection and a command's handler discard it; a thread that a test left keeps no process."""
     with running(tmp_path, text) as process:
         out = said(process)
     assert "KeyboardInterrupt" in out

@@ -85,7 +85,7 @@ def test_one_works_and_another_goes_on_when_it_has_finished() -> None:
 
 
 def test_a_lost_lease_ends_the_turn() -> None:
-    """At the next renewal, long before the instance's own clock would end it."""
+    """The next renewal ends it, long before the instance's own clock would."""
     now_ms = 0
     coordination = MemoryCoordination(lambda: now_ms)
     with Instance(coordination, "a") as a:

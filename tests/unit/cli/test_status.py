@@ -81,7 +81,7 @@ def member(engine: str, role: str, process_id: int, space: str = "") -> Member:
 
 @pytest.fixture
 def _now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the document takes for the time of this machine."""
+    """Sets the time of this machine for the document."""
     monkeypatch.setattr("hotspare.cli.shared.group_report.time", SimpleNamespace(time_ns=lambda: NOW_US * 1_000))
 
 

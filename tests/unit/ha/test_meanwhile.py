@@ -20,7 +20,7 @@ def _threads() -> set[threading.Thread]:
 
 @pytest.fixture(autouse=True)
 def others() -> set[threading.Thread]:
-    """What engines of tests before left, which ends later."""
+    """The threads that engines of earlier tests left, and that end later."""
     return _threads()
 
 
