@@ -227,7 +227,7 @@ class PageFileError(StateError):
 
 
 class CodeOutOfMemory(StateError):
-    """When memory ends depends on the engine, so it is no bad event: the engine ends."""
+    """Ends the engine: when memory ends depends on the engine, so the event cannot be a bad event."""
 
     code = "HS-0606"
 

@@ -33,7 +33,7 @@ def fix_environment() -> None:
 
 @contextlib.contextmanager
 def fixed_environment() -> Iterator[None]:
-    """The same for a while, in a process that belongs to somebody else's program."""
+    """The same for a while, in a process of another application."""
     names = (*ENVIRONMENT, _DIGITS_VARIABLE)
     before, digits = {name: os.environ.get(name) for name in names}, sys.get_int_max_str_digits()
     locales = {category: locale.setlocale(category) for category in _LOCALE}

@@ -6,6 +6,7 @@ Here without Spark: what a task makes of its rows. With Spark: tests/integration
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 from random import Random
 
@@ -20,7 +21,7 @@ from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.errors import UsageError
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
-from hotspare.spark.in_task import TIME, OnBadEvents, ShardWork, Span
+from hotspare.spark.in_task import TIME, OnBadEvents, ShardWork, Span, field_column
 from tests.cases.case import OF_EVERY_TYPE, read_case
 from tests.examples import examples
 from tests.laws.any_tables import AnyTable, Kind, Values, any_table, replayed, task_batches, time_field_of
@@ -144,3 +145,37 @@ def test_outputs_leave_while_rows_still_come() -> None:
 
     next(ShardWork.of(load_text(KEYED).project, "q/sums", OnBadEvents.KEEP, None).run(coming(), 0, step_rows=1))
     assert len(asked) < len(batches) / 2
+
+
+ZONED = """
+project: zoned
+queries:
+  q:
+    windows:
+      s: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64"}
+      w:
+        type: python
+        index: empty
+        schema: "id*:int64,epoch:int64"
+        events: create
+        publish: true
+        code: |
+          from datetime import datetime
+          def create(data):
+              return {"epoch": int(datetime(2020, 7, 1).strftime("%s"))}
+    edges: [s -> w]
+"""
+
+
+def test_a_task_runs_in_the_time_zone_of_every_engine_and_gives_its_own_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPEC A36: a worker of an application's Spark runs other code of it, too."""
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        rows = pa.record_batch({field_column(0, 0): pa.array([1], pa.int64())})
+        outputs = list(ShardWork.of(load_text(ZONED).project, "q/w", OnBadEvents.FAIL, None).run([rows], 0))
+        assert [batch.column("epoch").to_pylist() for batch in outputs] == [[1_593_561_600]]
+        assert time.tzname[0] == "IST"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.cli.main import main
+from hotspare.interpreter import fixed_environment
 from hotspare.testing.cluster import command
 
 TIMEOUT_S = 120
@@ -36,6 +37,7 @@ def hotspare_here(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     status: object = 0
     given = ["hotspare", *(str(argument) for argument in arguments)]
     with contextlib.ExitStack() as stack:
+        stack.enter_context(fixed_environment())
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(sys, "argv", given)
         patch.setenv("COLUMNS", "120")

@@ -26,7 +26,7 @@ CALLS = (1, 2, 3, 4)
 
 
 class Outcome(Enum):
-    """What becomes of a program."""
+    """The outcomes that a program may have."""
 
     REFUSED = "refused"
     """When it is loaded."""
@@ -65,7 +65,7 @@ def _call(of: Interpreter, n: int) -> Any:
 
 
 def _whole() -> dict[str, list[str]]:
-    """By name of those that are not refused what the last call gives, and what is kept before and behind it."""
+    """Returns, by name of each program that is loaded, the result of the last call, and what is kept before and after it."""
     found = {}
     for each in attempts():
         if each.outcome is not Outcome.REFUSED:

@@ -1,4 +1,4 @@
-"""Reads and binds attributes for user code: those of its own objects, and of others those that `allowed_attributes` names.
+"""Reads and binds attributes for user code: those of its own objects, and those that `allowed_attributes` names.
 
 An unbound method (`str.format`, `list.append`) does what the method of the object does that it is called with.
 """
@@ -44,8 +44,14 @@ class Attributes:
             if name in vars(owner) and (name == "__name__" or not name.startswith("__")):
                 return getattr(owner, name)
         elif _allows(kind.__mro__, name, or_else=is_own_class(kind)):
-            return partial(self._growing[name], owner) if name in GROWING and issubclass(kind, _GROW) else getattr(owner, name)
+            return self._bound(owner, name, kind.__mro__)
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r} that code may use")
+
+    def _bound(self, owner: Any, name: str, mro: tuple[type, ...]) -> Any:
+        """The attribute of an object; a guard in place of a method of `GROWING`, unless a class of the program has its own."""
+        if name in GROWING and isinstance(owner, _GROW) and not is_own_class(_defining(name, mro) or object):
+            return partial(self._growing[name], owner)
+        return getattr(owner, name)
 
     def read_public(self, owner: Any, name: Any) -> Any:
         """`getattr(owner, name)` with a name that is made while the code runs."""
@@ -80,9 +86,10 @@ class Attributes:
         mro = owner.__self_class__.__mro__
         after = mro[mro.index(owner.__thisclass__) + 1 :]
         if _allows(after, name) or (name in _INITIAL and is_own_class(type(owner.__self__))):
-            if name in GROWING and isinstance(owner.__self__, _GROW):
-                return partial(self._growing[name], owner.__self__)
-            return getattr(owner, name)
+            if name in GROWING and isinstance(owner.__self__, type):
+                return partial(self._unbound, owner.__self__, name)
+            bound = self._bound(owner.__self__, name, after)
+            return bound if isinstance(bound, partial) else getattr(owner, name)
         raise AttributeError(f"'super' object has no attribute {name!r} that code may use")
 
     def target(self, owner: Any) -> Any:
@@ -91,7 +98,7 @@ class Attributes:
         if not is_own_class(kind) or isinstance(owner, type) or id(owner) in settled:
             whose = getattr(owner, "__name__", kind.__name__)
         elif isinstance(owner, enum.Enum) and id(kind) in settled:
-            whose = str(owner)
+            whose = f"{kind.__name__}.{owner._name_}"
         else:
             return owner
         raise AttributeError(f"an attribute of {whose} cannot be bound: it would be kept and never saved")
@@ -126,7 +133,7 @@ def _allows(mro: tuple[type, ...], name: str, *, or_else: object = None) -> bool
 
 
 def _initial(owner: type, name: str, self_: Any, /, *arguments: Any, **named: Any) -> None:
-    """`owner.__init__(self)`, for objects of the program's own classes alone: it would begin others anew."""
+    """`owner.__init__(self)`, for objects of the program's own classes alone: it would reset any other object."""
     if not is_own_class(type(self_)) or not isinstance(self_, owner):
         raise TypeError(f"{owner.__name__}.{name} is called with an object of type {type(self_).__name__}")
     getattr(owner, name)(self_, *arguments, **named)

@@ -149,11 +149,11 @@ def _build_class(body: Any, name: str, /, *bases: Any, **named: Any) -> Any:
     if all(each is ABC for each in resolve_bases(bases)):
         bases = (*bases, ObjectBase)
     made = builtins.__build_class__(body, name, *bases, **named)
-    compared = next((kind for kind in COMPARED if isinstance(made, type) and issubclass(made, kind)), None)
-    if compared is not None and not issubclass(made, enum.Enum):
-        for method in ("__eq__", "__hash__"):
-            if getattr(made, method) is not getattr(compared, method):
-                raise TypeError(f"class {name} inherits from {compared.__name__}, and compares as that does")
+    own = (
+        [vars(each) for each in made.__mro__ if is_own_class(each)] if isinstance(made, type) and issubclass(made, COMPARED) else []
+    )
+    if any(members.get("__eq__") or members.get("__hash__") for members in own):
+        raise TypeError(f"class {name} is a text, number or tuple, and compares as that does")
     return made
 
 

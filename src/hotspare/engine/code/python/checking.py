@@ -1,6 +1,6 @@
 """Finds in the syntax of user code what differs between engines, or would be kept and never saved.
 
-This guards determinism. It is no wall against code that means harm: code in a project is trusted as the project is.
+This guards determinism, not against code that means harm: code in a project is trusted as the project is.
 """
 
 from __future__ import annotations

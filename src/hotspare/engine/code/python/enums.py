@@ -1,6 +1,6 @@
 """The module `enum` of user code: its classes name their members with plain names alone.
 
-Python takes any name for a member of `Enum("Name", {...})`, also that of a method that runs when nobody calls it.
+Python takes any name for a member of `Enum("Name", {...})`, also that of a method that Python calls by itself.
 """
 
 from __future__ import annotations

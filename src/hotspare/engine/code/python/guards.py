@@ -1,4 +1,4 @@
-"""What rewritten code calls: operators and methods whose result may be large, texts, errors, attributes.
+"""The guards that rewritten code calls: operators and methods whose result may be large, texts, errors, attributes.
 
 The size of a value is compared with the limits before it is made, where it follows from the operands. How long Python's own
 functions take is not counted.
@@ -108,8 +108,8 @@ class Guards:
         return named_as(function, run)
 
     def caught(self) -> None:
-        """Looks at an error that user code is about to see. One that says how much memory or stack this engine has ends the call,
-        and addresses in the messages of others are taken out."""
+        """Looks at an error that user code is about to see. One that says how much memory or stack this engine has ends the call;
+        addresses are removed from any other message."""
         error = sys.exc_info()[1]
         if isinstance(error, MemoryError):
             self.meter.end_by_memory()
@@ -235,7 +235,7 @@ class _Formatter(string.Formatter):
 
 
 def converted(value: Any, conversion: str) -> Any:
-    """What `!r`, `!s` or `!a` makes of a value."""
+    """Returns a value as `!r`, `!s` or `!a` converts it."""
     return {"r": shown, "s": text, "a": ascii_shown}[conversion](value)
 
 

@@ -130,7 +130,7 @@ class Keeper:
         """NotPlain, and nothing is settled, where something else than plain values is found, or too much of them."""
         changes, bound = self.journal.changes, self._bound() if self._may_bind else ()
         for variables, name, value in self._fixed:
-            if variables.get(name) is not value:
+            if variables.get(name, ABSENT) is not value:
                 raise NotPlain(f"another value in the module variable {name}, which is transient")
         if not changes and not bound:
             return
@@ -198,7 +198,10 @@ class Keeper:
         for scope in self._scopes:
             self.set(scope.module, scope.committed)
         for variables, name, value in self._fixed:
-            variables[name] = value
+            if value is ABSENT:
+                variables.pop(name, None)
+            else:
+                variables[name] = value
         if self._is_too_much:
             self._is_too_much, self._bytes_least = False, self._counted()
 

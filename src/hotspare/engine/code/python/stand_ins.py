@@ -1,4 +1,4 @@
-"""What user code finds under the names of types whose own methods or conversions would pass by the guards.
+"""Stand-ins that user code finds under the names of types whose own methods or conversions would pass by the guards.
 
 `list.append(kept, 1)` of Python's own `list` would change a kept list unrecorded, and `str` as a function (`map(str, things)`,
 `key=str`) would show addresses. `IPv4Network` remembers for the whole process what it was called with. So such a type has a

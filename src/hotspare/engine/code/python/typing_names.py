@@ -17,7 +17,7 @@ from hotspare.engine.code.python.words import words
 
 
 class GenericBase(ObjectBase):
-    """What classes inherit that say `Generic[T]` or `Protocol`."""
+    """The base of classes that are declared with `Generic[T]` or `Protocol`."""
 
     def __class_getitem__(cls, parameters: Any) -> Any:
         return cls

@@ -33,12 +33,12 @@ from hotspare.engine.code.python.builtin_names import TypeOf
 from hotspare.engine.code.python.checking import METHODS_WITH_TWO_LINES
 from hotspare.engine.code.python.guards import Guards
 from hotspare.engine.code.python.keeper import NESTING_MAX, described
-from hotspare.engine.code.python.kept import FixedDict, FixedList
+from hotspare.engine.code.python.kept import ABSENT, FixedDict, FixedList
 from hotspare.engine.code.python.moments import TIME_TUPLE, UUID
 from hotspare.engine.code.python.namespaces import PROGRAM_MODULE, Namespace, ObjectBase, Opaque, is_own_class
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
 from hotspare.engine.code.python.stand_ins import ADDRESSES
-from hotspare.engine.code.python.typing_names import Hint
+from hotspare.engine.code.python.typing_names import GenericBase, Hint
 
 TRANSIENT = "transient"
 _VALUES = (
@@ -113,7 +113,9 @@ class ModuleVariables:
         """Returns the names of the variables that are state, and the values of those that functions could bind but may not. All
         others are made fit to be constant. `rebound`: functions say `global` of them; `declared`: are transient. Unkeepable."""
         self._transient = transient = _transient(self._variables) | declared
-        names = [name for name in sorted(rebound.union(self._variables)) if not name.startswith("__") and name != TRANSIENT]
+        if TRANSIENT in self._variables:
+            self._transient = transient = transient | {TRANSIENT}
+        names = [name for name in sorted(rebound.union(self._variables)) if not name.startswith("__")]
         state = tuple(name for name in names if name not in transient and (name in rebound or self._is_state(name)))
         for name in names:
             if name not in state and name in self._variables:
@@ -122,7 +124,7 @@ class ModuleVariables:
                 except Unkeepable as error:
                     error.variable = name
                     raise
-        return state, {name: self._variables.get(name) for name in names if name in transient and name in rebound}
+        return state, {name: self._variables.get(name, ABSENT) for name in names if name in transient and name in rebound}
 
     def _is_state(self, name: str) -> bool:
         value = self._variables[name]
@@ -130,7 +132,7 @@ class ModuleVariables:
         return is_container and _is_plain(value, 0)
 
     def _constant(self, value: Any, name: str, depth: int) -> Any:
-        """Returns what stands for a value that lives as long as the program. Unkeepable."""
+        """Returns a value that lives as long as the program, or what replaces it. Raises Unkeepable."""
         if depth > NESTING_MAX:
             raise Unkeepable(f"the module variable {name} holds containers within each other, more than {NESTING_MAX} deep")
 
@@ -282,7 +284,7 @@ def _is_object(value: Any) -> bool:
     kind = type(value)
     if not is_own_class(kind) or isinstance(value, type | Enum):
         return False
-    others = [base for base in kind.__mro__ if not is_own_class(base) and base not in (ObjectBase, object)]
+    others = [base for base in kind.__mro__ if not is_own_class(base) and base not in (ObjectBase, GenericBase, object)]
     return all(issubclass(base, _IMMUTABLE_BASES) or base.__module__ in ("abc", "typing", "numbers") for base in others)
 
 
