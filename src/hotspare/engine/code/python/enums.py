@@ -34,7 +34,7 @@ def _number(value: Any) -> Any:
         return value
     if not isinstance(value, int):
         raise TypeError("a flag is looked for by a number")
-    return plain_value(value)
+    return int.__int__(value)
 
 
 def _of_module(members: Any) -> None:

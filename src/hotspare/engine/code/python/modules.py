@@ -312,7 +312,8 @@ def _operator(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
 
 def _addresses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     kinds = {kind.__name__: STAND_INS[kind][0] for kind in ADDRESSES}
-    return kinds | _plain(ipaddress, "ip_address ip_interface ip_network")
+    names = ("ip_address", "ip_interface", "ip_network")
+    return kinds | {name: with_plain_arguments(getattr(ipaddress, name), (float,)) for name in names}
 
 
 def _struct(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:

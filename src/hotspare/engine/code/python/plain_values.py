@@ -34,25 +34,24 @@ def plain_value(value: Any, depth: int = 0) -> Any:
     return b"".join((value,)) if isinstance(value, bytes) else value
 
 
-def with_plain_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns the function for arguments of Python's own types. TypeError for an object of a class of user code."""
+def with_plain_arguments(function: Callable[..., Any], refused: tuple[type, ...] = ()) -> Callable[..., Any]:
+    """Returns the function for arguments of Python's own types, alone or in containers, but for those that are `refused`. Any other
+    argument raises TypeError. Such functions find what they remember by equality, and `True == 1`, so truth values become numbers."""
+
+    def argument(value: Any) -> Any:
+        made = plain_value(value)
+        if isinstance(made, dict):
+            return {argument(key): argument(each) for key, each in made.items()}
+        if isinstance(made, list | tuple):
+            return type(made)(map(argument, made))
+        if is_own_class(type(made)) or isinstance(made, refused):
+            raise TypeError(
+                f"an argument of {function.__name__} is of the type {type(made).__name__}; give texts and whole numbers"
+            )
+        return int(made) if isinstance(made, bool) else made
 
     def call(*arguments: Any, **named: Any) -> Any:
-        return function(*map(_argument, arguments), **{name: _argument(value) for name, value in named.items()})
+        return function(*map(argument, arguments), **{name: argument(value) for name, value in named.items()})
 
     call.__name__ = function.__name__
     return call
-
-
-def _argument(value: Any) -> Any:
-    made = plain_value(value)
-    _check(made)
-    return made
-
-
-def _check(value: Any) -> None:
-    if is_own_class(type(value)):
-        raise TypeError(f"{type(value).__name__} is a class of the code; give plain values")
-    if isinstance(value, list | tuple | dict):
-        for each in (*value, *value.values()) if isinstance(value, dict) else value:
-            _check(each)

@@ -82,7 +82,7 @@ STAND_INS: Mapping[type, tuple[Any, Any]] = {
     array: _made(array, _OF_ARRAYS, array),
     defaultdict: _made(defaultdict, _OF_DICTS, defaultdict),
     Counter: _made(Counter, _OF_DICTS, Counter),
-    **{kind: _made(kind, [], with_plain_arguments(kind)) for kind in ADDRESSES},
+    **{kind: _made(kind, [], with_plain_arguments(kind, (float,))) for kind in ADDRESSES},
 }
 """The stand-in of each such type, and the base in its place."""
 REAL: Mapping[Any, type] = {stand_in: kind for kind, (stand_in, _) in STAND_INS.items()}
