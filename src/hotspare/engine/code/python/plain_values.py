@@ -36,7 +36,7 @@ def plain_value(value: Any, depth: int = 0) -> Any:
 
 def with_plain_arguments(function: Callable[..., Any], refused: tuple[type, ...] = ()) -> Callable[..., Any]:
     """Returns the function for arguments of Python's own types, alone or in containers, but for those that are `refused`. Any other
-    argument raises TypeError. Such functions find what they remember by equality, and `True == 1`, so truth values become numbers."""
+    argument raises TypeError. Such functions find what they remember by equality, and `True == 1`: truth values become numbers."""
 
     def argument(value: Any) -> Any:
         made = plain_value(value)
