@@ -30,6 +30,7 @@ from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
 from hotspare.runners.spark.jars import ensure_kafka_source
 from hotspare.spark import publish
+from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from tests.spark_sessions import Lender, quick_options
 
@@ -157,6 +158,8 @@ def test_rows_of_a_key_meet_whoever_publishes_them(topic: Topic, spark: Any, tmp
     topic.file(tmp_path, 1)
     topic.file(tmp_path, BLOCK_ROWS)
     topic.table(spark, "rows")
+    # the rows of a transaction may be read a moment after its commit
+    wait_until(lambda: sum(sum(each.values()) for each in counts(topic.shards())) >= topic.written, "all rows", poll_s=0.5)
     found = topic.shards()
     assert not any(BAD_STREAM in shard for shard in found)
     by_shard = counts(found)
