@@ -4,12 +4,16 @@
     servers      `make test-servers`: brokers, ZooKeeper, databases; whoever uses one of their fixtures has the marker by that
     system       `make test-system`: engine processes and their kills, Spark, hosts of their own
 
+A test that starts a server itself without its marker fails: `make test` would need what it says it does without.
+
 Tests marked `spark` start a JVM that uses both cores: they are one group, which one of the processes works off. Long work comes
 first and unit tests last, so that both processes are busy to the end.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +27,33 @@ SERVER_FIXTURES = frozenset({"kafka", "mariadb", "postgresql", "redis", "s3", "z
 def servers(*parameters: str) -> list[Any]:
     """Fixture parameters, each of which names a server; the marker keeps their tests out of `make test`."""
     return [pytest.param(each, marks=pytest.mark.servers) for each in parameters]
+
+
+_SERVER_PROGRAMS = frozenset({"java", "mariadbd", "postgres", "redis-server", "spark-submit"})
+_UNMARKED = ""
+"""The running test, if it has no marker of a tier."""
+
+
+def _asks_for_marker(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook: a process is about to start."""
+    if event == "subprocess.Popen" and _UNMARKED:
+        words = {Path(str(word)).name for word in (arguments[0], *arguments[1])}
+        if words & _SERVER_PROGRAMS and "-version" not in words:
+            raise AssertionError(f"{_UNMARKED} starts {min(words & _SERVER_PROGRAMS)}; mark it servers or system")
+
+
+sys.addaudithook(_asks_for_marker)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
+    """Tells the audit hook which test runs."""
+    global _UNMARKED
+    _UNMARKED = "" if any(item.get_closest_marker(tier) for tier in ("servers", "system")) else item.nodeid
+    try:
+        return (yield)
+    finally:
+        _UNMARKED = ""
 
 
 _RANKS = ("spark", "system", "servers", "law")
