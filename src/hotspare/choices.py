@@ -122,6 +122,15 @@ class DemoProject(Enum):
     """Aggregate, join, pattern, Python and Lua windows."""
 
 
+class RunUntil(Enum):
+    """How far time goes in input that ends."""
+
+    END = "end"
+    """Until nothing waits for time to pass: every limit of a pattern ends."""
+    LAST_ROW = "last-row"
+    """No further than the input."""
+
+
 class Doubles(Enum):
     """How a number with a fraction is written."""
 

@@ -14,7 +14,7 @@ from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import BAD_STREAM, RAW_SCHEMA, MessageFormat
+from hotspare.engine.rows.batch import BAD_STREAM, END_FORM, RAW_SCHEMA, MessageFormat
 from hotspare.model.load import load_text
 from tests.raw_rows import RawRow, raw_of
 
@@ -81,7 +81,7 @@ def parse_case(text: str, path: str) -> Case:
 
 
 def raw_batches(case: Case) -> list[pa.RecordBatch]:
-    """One raw batch per message; a tick has a row for each topic."""
+    """One raw batch per message; a tick has a row for each topic, and with the value `end` it ends the input."""
     topics = {source.window: i for i, source in enumerate(case.plan.resolved.sources)}
     offsets = dict.fromkeys(topics.values(), 0)
     batches = []
@@ -89,7 +89,8 @@ def raw_batches(case: Case) -> list[pa.RecordBatch]:
         rows: list[RawRow] = []
         for topic in [topics[message.source]] if message.source else sorted(topics.values()):
             value = message.value.replace(ROW_SEPARATOR, "\n").encode()
-            rows.append((topic, 0, offsets[topic], message.time_us, not message.source, MessageFormat.CSV, value))
+            form = END_FORM if not message.source and message.value == "end" else MessageFormat.CSV
+            rows.append((topic, 0, offsets[topic], message.time_us, not message.source, form, value))
             offsets[topic] += 1
         batches.append(raw_of(rows))
     return batches

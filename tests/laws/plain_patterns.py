@@ -213,6 +213,10 @@ class Window:
     def beat(self, now: int) -> list[tuple[Any, ...]]:
         return [] if self.by_event else self._due(now)
 
+    def end(self) -> list[tuple[Any, ...]]:
+        """Nothing else comes: all limits end."""
+        return self._due(1 << 80)
+
     def _due(self, now: int) -> list[tuple[Any, ...]]:
         made: list[tuple[Any, ...]] = []
         while True:

@@ -217,11 +217,12 @@ def windows(draw: st.DrawFn, *, of_code: bool = False) -> Windows:
 
 
 Script = list[tuple[int, str, list[Fields]]]
+TICKS = ("tick", "end")
 
 
 @st.composite
 def scripts(draw: st.DrawFn) -> Script:
-    """Messages of both sources, and ticks."""
+    """Messages of both sources, and ticks; the input may end with the last one."""
     found: Script = []
     time, number = 10 * SECOND, 0
     row = st.fixed_dictionaries(
@@ -241,7 +242,7 @@ def scripts(draw: st.DrawFn) -> Script:
             number += 1
             each["n"], each["at"] = number, time + (each["at"] * 700_000 if each["at"] < 0 else 0)
         found.append((time, source, rows))
-    return [*found, (time + 2 * SECOND, "tick", []), (time + 9 * SECOND, "tick", [])]
+    return [*found, (time + 2 * SECOND, "tick", []), (time + 9 * SECOND, draw(st.sampled_from(["tick", "end"])), [])]
 
 
 def as_text(fields: Fields) -> str:
@@ -250,7 +251,10 @@ def as_text(fields: Fields) -> str:
 
 
 def case_of(plan: Plan, script: Script) -> Case:
-    messages = [Message(time, "" if source == "tick" else source, " | ".join(map(as_text, rows))) for time, source, rows in script]
+    messages = [
+        Message(time, "", source) if source in TICKS else Message(time, source, " | ".join(map(as_text, rows)))
+        for time, source, rows in script
+    ]
     return Case(plan, tuple(messages), ())
 
 
@@ -263,10 +267,11 @@ def expected(window: plain.Window, script: Script) -> list[tuple[Any, ...]]:
     made: list[tuple[Any, ...]] = []
     offsets, beat = {"s": 0, "t": 0}, None
     for time, source, rows in script:
-        if source == "tick":
+        if source in TICKS:
             if beat is None or time // SECOND > beat // SECOND:
                 beat = time
                 made += [(0, offsets["s"], 0, *each) for each in window.beat(time)]
+            made += [(0, offsets["s"], 0, *each) for each in window.end()] if source == "end" else []
             offsets = {name: offset + 1 for name, offset in offsets.items()}
             continue
         for index, fields in enumerate(rows):

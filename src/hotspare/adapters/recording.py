@@ -22,10 +22,11 @@ from hotspare.adapters.files.publisher import PublishOptions, check_columns
 from hotspare.adapters.files.row_file import RowFile
 from hotspare.adapters.files.source_bytes import is_compressed
 from hotspare.adapters.time_texts import FirstStamps
+from hotspare.choices import RunUntil
 from hotspare.engine.codec.csv.decode import decode_rows
 from hotspare.engine.codec.json.decode import decode_json
 from hotspare.engine.heartbeats import TICKS_MAX, end_us_of, too_many_heartbeats
-from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
+from hotspare.engine.rows.batch import END_FORM, RAW_SCHEMA, MessageFormat
 from hotspare.errors import UsageError
 from hotspare.model.types import FieldType, Schema
 
@@ -82,20 +83,23 @@ def record(
     pulses_us: Sequence[int] = (),
     ticks_max: int = TICKS_MAX,
     warn: Callable[[str], None] = lambda sentence: None,
+    until: RunUntil = RunUntil.END,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of RAW_SCHEMA with one row per message, in order of (time, topic), offsets from 0 per topic, partition 0.
 
     `topics` is the number of inbound topics. Rows of equal time from several files of one topic stand in the order of the files.
     A last tick closes every topic, so that nothing waits for what comes after; where windows have pulses, time goes on to the next
-    one of each interval of `pulses_us`. `places` gets each message's file and line, `warn` what looks wrong of a file's first rows.
+    one of each interval of `pulses_us`. With RunUntil.END the last batch is a tick of END_FORM in every topic (`is_end`).
+    `places` gets each message's file and line, `warn` what looks wrong of a file's first rows.
     UsageError where a file cannot be read or its time has more than `ticks_max` heartbeats.
     """
     progress = progress if progress is not None else RecordingProgress()
     progress.bytes_total = 0 if any(is_compressed(file.path) for file in files) else sum(_size(file) for file in files)
     batch = _Batch(topics)
     ticks = _Ticks(heartbeat_us, ticks_max)
-    time_us = 0
-    for run in _merged(files, progress, warn):
+    time_us, first_us = 0, _first_us(files)
+    for untimed in _merged(files, progress, warn):
+        run = untimed._replace(times_us=np.where(untimed.times_us == _NEVER, first_us, untimed.times_us))
         file, begin = files[run.place], 0
         while begin < len(run.values):
             time_us = int(run.times_us[begin])
@@ -119,6 +123,15 @@ def record(
         if batch.is_full:
             yield batch.take()
     yield batch.take()
+    if until is RunUntil.END:
+        for each in range(topics):
+            batch.add_tick(each, end_us, END_FORM)
+        yield batch.take()
+
+
+def is_end(batch: pa.RecordBatch) -> bool:
+    """Whether a batch of `record` holds nothing but the end of the input."""
+    return batch.num_rows > 0 and int(batch.column("format")[0].as_py()) == END_FORM
 
 
 class _Ticks:
@@ -154,7 +167,7 @@ class _Messages(NamedTuple):
     offset: int
     times_us: Int64s
     values: pa.Array | None
-    format: MessageFormat
+    format: int
 
 
 class _Batch:
@@ -177,14 +190,14 @@ class _Batch:
     def is_too_small_for(self, values: pa.Array) -> bool:
         return self._bytes > 0 and self._bytes + _bytes_of(values) > _BYTES
 
-    def add_tick(self, topic: int, time_us: int) -> None:
-        self._add(topic, np.array([time_us]), None, MessageFormat.CSV)
+    def add_tick(self, topic: int, time_us: int, format_: int = MessageFormat.CSV) -> None:
+        self._add(topic, np.array([time_us]), None, format_)
 
     def add_rows(self, topic: int, times_us: Int64s, values: pa.Array, format_: MessageFormat) -> int:
         """The offset of the first."""
         return self._add(topic, times_us, values, format_)
 
-    def _add(self, topic: int, times_us: Int64s, values: pa.Array | None, format_: MessageFormat) -> int:
+    def _add(self, topic: int, times_us: Int64s, values: pa.Array | None, format_: int) -> int:
         offset, count = self._offsets[topic], len(times_us)
         self._parts.append(_Messages(topic, offset, times_us, values, format_))
         self._offsets[topic] += count
@@ -203,7 +216,7 @@ class _Batch:
             "offset": np.repeat([part.offset for part in parts], counts) + np.arange(count) - begins,
             "time_us": np.concatenate([part.times_us for part in parts]),
             "tick": np.repeat([part.values is None for part in parts], counts),
-            "format": np.repeat([int(part.format) for part in parts], counts),
+            "format": np.repeat([part.format for part in parts], counts),
             "value": pa.concat_arrays([_NO_VALUE if part.values is None else part.values for part in parts]),
         }
         arrays = [pa.array(columns[field.name]).cast(field.type) for field in RAW_SCHEMA]
@@ -232,7 +245,7 @@ def _size(file: ReplayFile) -> int:
 
 
 def _merged(files: Sequence[ReplayFile], progress: RecordingProgress, warn: Callable[[str], None]) -> Iterator[_Run]:
-    """The rows of all files in order of (time, topic), those of one file and time as they stand there."""
+    """The rows of all files in order of (time, topic), those without a time first; those of one file and time as they stand."""
     if len(files) == 1:
         yield from _runs(files[0], 0, progress, warn)
         return
@@ -252,19 +265,30 @@ def _keyed(runs: Iterator[_Run], topic: int) -> Iterator[tuple[int, int, int, in
 
 
 def _runs(file: ReplayFile, place: int, progress: RecordingProgress, warn: Callable[[str], None]) -> Iterator[_Run]:
-    """The rows with their times, which never fall."""
+    """The rows with their times, which never fall; _NEVER before the first one."""
     newest_us, number = _NEVER, 0
     stamps = FirstStamps(str(file.path), file.schema, warn)
     for values, lines in _blocks(file, progress):
         stamps.look(values.slice(0, FirstStamps.ROWS).to_pylist(), file.options.form.written)
         times_us = np.maximum.accumulate(np.append(newest_us, _times_us(file, values, number)))[1:]
         newest_us = int(times_us[-1])
-        yield _Run(place, np.where(times_us == _NEVER, 0, times_us), values, lines)
+        yield _Run(place, times_us, values, lines)
         number += len(values)
         progress.events += len(values)
 
 
 _NEVER = np.iinfo(np.int64).min
+
+
+def _first_us(files: Sequence[ReplayFile]) -> int:
+    """The time of rows that have none: the first one that some file tells among its first rows, 0 where none does."""
+    found: list[int] = []
+    for file in files:
+        if file.time_field or file.options.rate:
+            values, _ = next(_blocks(file, RecordingProgress(), rows_max=_CHECKED_ROWS), (pa.array([], pa.binary()), None))
+            times_us = _times_us(file, values, 0)
+            found += times_us[times_us != _NEVER][:1].tolist()
+    return min(found, default=0)
 
 
 def _times_us(file: ReplayFile, values: pa.Array, number: int) -> Int64s:
@@ -274,7 +298,7 @@ def _times_us(file: ReplayFile, values: pa.Array, number: int) -> Int64s:
     if file.options.rate:
         rate = file.options.rate
         return np.array([round((number + index) * 1_000_000 / rate) for index in range(len(values))], np.int64)
-    return np.zeros(len(values), np.int64)
+    return np.full(len(values), _NEVER)
 
 
 def _field_times_us(file: ReplayFile, values: pa.Array) -> Int64s:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import Doubles, HeadPlace, RunnerKind
+from hotspare.choices import Doubles, HeadPlace, RunnerKind, RunUntil
 from hotspare.cli.shared.places import PATH
 from hotspare.cli.shared.values import MemoryOption, PageFolderOption, ProjectNameOption, StampUnitOption
 from hotspare.places import absolute_path
@@ -33,9 +33,12 @@ MasterOption = Annotated[
 ]
 TimeOption = Annotated[
     list[str] | None,
-    typer.Option("--time", metavar="CQ/WINDOW=FIELD", help="Field that gives the system time; else the connector's rate does."),
+    typer.Option(
+        "--time", metavar="CQ/WINDOW=FIELD", help="Field of the time of rows; by default the one that the project's windows go by."
+    ),
 ]
 HeaderOption = Annotated[int | None, typer.Option(min=0, help="Rows to leave out of each --in; by default as the connector says.")]
+UntilOption = Annotated[RunUntil, typer.Option(help="Where time stops: when nothing waits for it any more, or at the last row.")]
 ConfOption = Annotated[
     list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="For --runner partitioned: a setting of Spark.")
 ]
@@ -53,6 +56,7 @@ def command(
     head: Annotated[HeadPlace, typer.Option(help="With --runner ordered: where events are decoded.")] = HeadPlace.DRIVER,
     batch: Annotated[int, typer.Option(min=1, help="Messages per batch of the core; the outputs are the same.")] = 5_000,
     time: TimeOption = None,
+    until: UntilOption = RunUntil.END,
     header: HeaderOption = None,
     stamp_unit: StampUnitOption = "",
     doubles: Annotated[Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = Doubles.FIXED,
@@ -64,8 +68,9 @@ def command(
 ) -> None:
     """Run a project over files to their end. Nothing waits for a clock; equal files give equal outputs.
 
-    Rows are taken in order of their system time, those of one time by the names of their source windows: without times one file
-    after the other.
+    Several files are merged by time: by the fields of --time, else by those that the project names. Rows of one time are taken
+    by the names of their source windows, and rows without a time before all others. At the end of the input time runs on
+    until nothing waits for it.
     """
     from hotspare.adapters.files.output_rows import FileStyle, OutputRows
     from hotspare.cli.replaying.plan import ReplayRequest, prepare
@@ -85,6 +90,7 @@ def command(
         header_rows=header,
         stamp_unit=stamp_unit,
         messages_max=batch,
+        until=until,
         rows=OutputRows(FileStyle(columns=CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE)),
     )
     of_files = {"--header": header, "--stamp-unit": stamp_unit, "--memory": memory, "--page-folder": page_folder}
@@ -95,6 +101,8 @@ def command(
     budget, replay = memory_bytes(memory, page_folder), prepare(request)
     for warning in replay.warnings:
         typer.echo(f"warning: {warning}", err=True)
+    for name in replay.untimed:
+        typer.echo(f"warning: all rows of {name} come before those of other files; to merge them: --time {name}=FIELD", err=True)
     _run(dataclasses.replace(replay, residence=residence_for(budget, page_folder)), runner, head)
 
 
@@ -130,6 +138,7 @@ def _run_tables(request: ReplayRequest, master: str, conf: Sequence[str]) -> Non
         properties=properties(request.texts),
         home=request.home,
         name=request.name,
+        until=request.until,
     )
     with progress_bar(f"replay {request.name or request.project.stem}") as show:
         found = replay_tables(tables, lambda done, total, stages: show(done, total, f"tasks of {stages}"))

@@ -109,11 +109,12 @@ class Dataflow:
             self._until[i] = until
             return self._sent(i, Applied(inputs[0])) if topic is not None and inputs[0] is not None else None
         comes = self._has_more[i] or inputs.count(None) < len(inputs)
-        if not comes and (until == self._given[i] or node.operator.clock is not Clock.TICKS):
+        beats = self._beats(self._given[i], until)
+        has_time = node.operator.clock is Clock.TICKS or (node.operator.clock is Clock.EVENT_TIME and beats.has_end)
+        if not comes and (until == self._given[i] or not has_time):
             self._given[i] = self._until[i] = until
             return None
         given = [nothing if chunk is None else chunk for chunk, nothing in zip(inputs, node.nothing, strict=True)]
-        beats = self._beats(self._given[i], until)
         try:
             applied = node.operator.apply(self._state.pages[node.page], given, beats, self._state.strings)
         except Exception as error:
@@ -174,11 +175,11 @@ class Dataflow:
         return chunk
 
     def _beats(self, since: int, until: int) -> Timeline:
-        """The batch's time, with the heartbeats of ranks from `since` to before `until`."""
+        """The batch's time from rank `since` to before `until`."""
         whole = self._all_beats
-        if not len(whole.heartbeat_rank) or (since == 0 and until == self._rows):
+        if not (len(whole.heartbeat_rank) or whole.has_end) or (since == 0 and until == self._rows):
             return whole
-        return replace(whole, heartbeat_rank=whole.heartbeat_rank[slice(*whole.heartbeat_rank.searchsorted((since, until)))])
+        return whole.between(since, until)
 
     def _take_refused(self) -> BadEvents:
         """Bad events of those ranks of which no window can refuse anything any more: by rank, and then by window; those of one rank

@@ -26,7 +26,7 @@ from hotspare.engine.outputs import (
 )
 from hotspare.engine.plan import Plan
 from hotspare.engine.rows.batch import BAD_STREAM, RowKind
-from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX, Chunk, Positions, Timeline
+from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX, NO_END, Chunk, Positions, Timeline
 from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.rows.ordering import partition_numbers
 from hotspare.engine.rows.refusals import BadEvents
@@ -36,7 +36,7 @@ from hotspare.engine.state.project_state import NO_TIME, PartitionKey, Passed, S
 from hotspare.errors import PositionOrder
 from hotspare.model.project import Resident, WindowId
 
-_TICK = int(RowKind.TICK)
+_TICK, _END = int(RowKind.TICK), int(RowKind.END)
 _RANKS = {Resident.MAY_LEAVE: 0, Resident.PREFER: 1}
 """Lower ones leave memory first."""
 TEXTS, SHARED = "texts", "shared code"
@@ -157,14 +157,15 @@ def _check_order(state: State, door: Door) -> dict[PartitionKey, Passed]:
 
 
 def _timeline(plan: Plan, state: State, door: Door) -> Timeline:
-    ticks = (door.kind == _TICK).nonzero()[0]
+    ends = (door.kind == _END).nonzero()[0]
+    ticks = ((door.kind == _TICK) | (door.kind == _END)).nonzero()[0]
     beats = np.empty(len(ticks), np.int64)
     if len(ticks):
         last = state.heartbeat_time_us
         if last == NO_TIME:  # the first tick is a heartbeat
             last = int(door.time_us[ticks[0]]) - plan.heartbeat_interval_us
         beats = beats[: due_heartbeats(ticks, door.time_us, last, plan.heartbeat_interval_us, beats)]
-    return Timeline(door.time_us, beats, positions=door.positions)
+    return Timeline(door.time_us, beats, positions=door.positions, end_rank=int(ends[0]) if len(ends) else NO_END)
 
 
 def _write(plan: Plan, state: State, door: Door, chunks: list[Chunk | None], bad: BadEvents) -> list[dict[str, pa.RecordBatch]]:

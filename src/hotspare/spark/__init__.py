@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from hotspare.choices import RunUntil
 from hotspare.spark.in_task import OnBadEvents
 from hotspare.spark.output_stream import OutputTable
 from hotspare.spark.publishing import publish
 from hotspare.spark.snapshot_rows import state
 from hotspare.spark.tables import apply
 
-__all__ = ["OnBadEvents", "apply", "publish", "register", "state"]
+__all__ = ["OnBadEvents", "RunUntil", "apply", "publish", "register", "state"]
 
 
 def register(spark: SparkSession) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hotspare.choices import RunUntil
 from hotspare.engine.codec.csv.decode import DecodedRows, kept_rows
 from hotspare.engine.given_order import GivenOrderCore
 from hotspare.engine.head.head import Head
@@ -22,7 +23,7 @@ from hotspare.engine.heartbeats import Heartbeats, Segment, end_us_of
 from hotspare.engine.operators.contract import Clock
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.bad_reasons import RowReason
-from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.engine.rows.batch import BAD_STREAM, END_FORM
 from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.engine.rows.letters import FLAG_TEXTS
 from hotspare.engine.rows.refusals import NO_BAD_ROWS, BadRows
@@ -73,10 +74,19 @@ class ShardWork:
     bad_events: OnBadEvents
     span: Span | None
     time: str = TIME
+    until: RunUntil = RunUntil.END
 
     @classmethod
-    def of(cls, project: Project, stream: str, bad_events: OnBadEvents, span: Span | None, time: str = TIME) -> ShardWork:
-        return cls(pickle.dumps(project), stream, bad_events, span, time)
+    def of(
+        cls,
+        project: Project,
+        stream: str,
+        bad_events: OnBadEvents,
+        span: Span | None,
+        time: str = TIME,
+        until: RunUntil = RunUntil.END,
+    ) -> ShardWork:
+        return cls(pickle.dumps(project), stream, bad_events, span, time, until)
 
     def run(self, batches: Iterable[pa.RecordBatch], shard: int, step_rows: int = STEP_ROWS) -> Iterator[pa.RecordBatch]:
         """Outputs as batches of fields, with the numbers of opcode and flags before and shard and sequence behind them. They do not
@@ -137,13 +147,14 @@ class _Shard:
         return iter([Segment(0, len(times_us), _NO_TIMES, _NO_TIMES)])
 
     def _end(self) -> Iterator[pa.RecordBatch]:
-        """The last ticks."""
+        """The last ticks, and the end of the input."""
         last_us = self._newest_us if self._work.span is None else max(self._newest_us, self._work.span.last_us)
         end_us = end_us_of(last_us, self._interval_us, self._pulses_us)
         until_us = end_us if self._pulses_us else last_us
         for segment in self._beats.until(until_us) if self._has_ticks else ():
             yield from self._step(None, _NO_TIMES, segment)
-        yield from self._step(None, _NO_TIMES, Segment(0, 0, np.zeros(1, np.int64), np.array([end_us])))
+        last = Segment(0, 0, np.zeros(1, np.int64), np.array([end_us]))
+        yield from self._step(None, _NO_TIMES, last, END_FORM if self._work.until is RunUntil.END else 0)
 
     def _times(self, batch: pa.RecordBatch) -> Int64s:
         if self._work.time not in batch.schema.names:
@@ -159,7 +170,9 @@ class _Shard:
         times_us: Int64s = column.to_numpy()
         return times_us
 
-    def _step(self, rows: pa.RecordBatch | None, times_us: Int64s, segment: Segment) -> Iterator[pa.RecordBatch]:
+    def _step(
+        self, rows: pa.RecordBatch | None, times_us: Int64s, segment: Segment, tick_form: int = 0
+    ) -> Iterator[pa.RecordBatch]:
         """Rows of a segment and its ticks, in their order."""
         count, ticks = segment.end - segment.begin, len(segment.ticks_us)
         at = segment.places - segment.begin
@@ -172,8 +185,9 @@ class _Shard:
                 pa.array(np.arange(self._offset, self._offset + len(is_tick))),
                 pa.array(np.insert(times_us[segment.begin : segment.end], at, segment.ticks_us)),
                 pa.array(is_tick),
+                pa.array(np.full(len(is_tick), tick_form, np.int8)),
             ],
-            names=["topic", "partition", "offset", "time_us", "tick"],
+            names=["topic", "partition", "offset", "time_us", "tick", "format"],
         )
         self._offset += len(is_tick)
         events, bad = ({}, {}) if rows is None else self._events(rows, topics, np.flatnonzero(~is_tick))

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from hotspare.choices import RunUntil
 from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.errors import RunnerError, UsageError
 from hotspare.host.project import checked_project
 from hotspare.model.partitioning import obstacles, partition_fields
 from hotspare.model.resolve import Resolved
+from hotspare.model.time_fields import time_fields
 from hotspare.runners.spark.session import Session, SessionOptions
 from hotspare.spark.in_task import OnBadEvents
 from hotspare.spark.stages import LOOKS_CONF, OnStages, told_of_stages
@@ -45,6 +47,7 @@ class TablesRequest:
     properties: Mapping[str, str] = field(default_factory=dict)
     home: Path | None = None
     name: str = ""
+    until: RunUntil = RunUntil.END
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +68,22 @@ def replay_tables(request: TablesRequest, told: OnStages = _untold) -> TablesRep
     UsageError and ProjectError for what does not fit; RunnerError, with window and row, for an event that a
     window refuses and nobody asked to keep."""
     loaded = checked_project(request.project, request.properties, request.home, request.name)
+    request = replace(request, times={str(s): f for s, f in time_fields(loaded.resolved).fields.items()} | dict(request.times))
     _check(request, loaded.resolved)
     fields, undivided = _division(loaded.resolved, request.inputs)
     session = Session(SessionOptions(os.cpu_count() or 1, conf=_CONF | {"spark.master": request.master}, given=request.conf))
     try:
         tables = {window: _read(session.spark, window, place) for window, place in request.inputs.items()}
         keeps = OnBadEvents.KEEP if request.bad else OnBadEvents.FAIL
-        found = apply(loaded, tables, order_by=request.times, partition_by=fields, outputs=list(request.outputs), bad_events=keeps)
+        found = apply(
+            loaded,
+            tables,
+            order_by=request.times,
+            partition_by=fields,
+            outputs=list(request.outputs),
+            bad_events=keeps,
+            until=request.until,
+        )
         places = {**request.outputs, **({BAD_STREAM: request.bad} if request.bad else {})}
         with told_of_stages(session.spark, told):
             rows = {name: _written(session.spark, found[name], place) for name, place in places.items()}

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from hotspare.adapters.esp.connector_mistakes import connector_mistakes
 from hotspare.adapters.esp.connector_options import home_properties
+from hotspare.choices import RunUntil
 from hotspare.engine.expressions.windows import expression_mistakes
 from hotspare.engine.plan import compile_plan
 from hotspare.engine.rows.batch import BAD_STREAM
@@ -44,6 +45,7 @@ def apply(
     partitions: int | None = None,
     bad_events: OnBadEvents = OnBadEvents.FAIL,
     properties: Mapping[str, str] | None = None,
+    until: RunUntil = RunUntil.END,
 ) -> dict[str, DataFrame]:
     """The outputs of a project over tables, by window: what `hotspare replay` gives over the same rows in the same order.
 
@@ -60,6 +62,7 @@ def apply(
     outputs       the windows that are wanted, by default those that the project publishes.
     partitions    into how many parts; by default Spark says.
     bad_events    KEEP adds the table "bad" of events that were refused.
+    until         behind the last row time runs on until nothing waits for it; LAST_ROW stops it there.
 
     A table of outputs has `opcode` and `flags` (as CSV has them), the window's fields, `shard` and `sequence`, which orders the
     outputs of a shard. Each of them runs the project when it is asked for, as DataFrames do. Where the project looks at the time
@@ -84,7 +87,7 @@ def apply(
     span = _span(rows, resolved, given[0], order) if by else None
     time = order[0] if given[0].has_time else ""
     divided = _divided(rows, order, time, key, partitions)
-    return {name: _outputs(divided, loaded, name, bad_events, span, time) for name in wanted}
+    return {name: _outputs(divided, loaded, name, bad_events, until, span, time) for name in wanted}
 
 
 def _loaded(project: LoadedProject | Path | str, properties: Mapping[str, str]) -> LoadedProject:
@@ -210,13 +213,15 @@ def _divided(rows: DataFrame, order: Sequence[str], time: str, key: str, partiti
     return ties_completed(rows, [*order, *topic], content).select(*(name for name in rows.columns if name not in unknown))
 
 
-def _outputs(rows: DataFrame, loaded: LoadedProject, name: str, bad_events: OnBadEvents, span: Span | None, time: str) -> DataFrame:
+def _outputs(
+    rows: DataFrame, loaded: LoadedProject, name: str, bad_events: OnBadEvents, until: RunUntil, span: Span | None, time: str
+) -> DataFrame:
     """The table of one output stream."""
     project = loaded.project
     if name != BAD_STREAM:
         query, _, window = name.partition("/")
         project = publishing(project, {WindowId(query, window)})
-    work = ShardWork.of(project, name, bad_events, span, time)
+    work = ShardWork.of(project, name, bad_events, span, time, until)
     plan = compile_plan(resolve(project))
     schema = plan.stream_schemas[name]
     before, after = (("hs:opcode", "tinyint"), ("hs:flags", "tinyint")), (("hs:shard", "int"), ("hs:sequence", "bigint"))

@@ -122,7 +122,7 @@ def test_other_formats_and_replay(tmp_path: Path) -> None:
     publish(bus, json_file, RowForm(schema=SCHEMA, format=FileFormat.JSON))
     assert published(bus) == [b'{"id": 1, "text": {"a": 1}}']
     progress = RecordingProgress()
-    (batch,) = record([ReplayFile(0, csv_file, SCHEMA, PublishOptions(form=RowForm(schema=SCHEMA)))], 1, 10**9, progress)
+    batch, _ = record([ReplayFile(0, csv_file, SCHEMA, PublishOptions(form=RowForm(schema=SCHEMA)))], 1, 10**9, progress)
     assert batch.column("value").to_pylist()[:-1] == ROWS
     assert (progress.bytes_read, progress.bytes_total) == (len(TEXT), 0)
 

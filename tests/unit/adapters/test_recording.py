@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.publisher import PublishOptions
-from hotspare.adapters.recording import RecordingProgress, ReplayFile, record
+from hotspare.adapters.recording import RecordingProgress, ReplayFile, is_end, record
+from hotspare.choices import RunUntil
 from hotspare.errors import UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
@@ -24,7 +25,7 @@ Message = tuple[int, int, int, bool, bytes]
 
 def messages(files: Sequence[ReplayFile], topics: int = 1, heartbeat_us: int = HEARTBEAT_US) -> list[Message]:
     names = ("topic", "offset", "time_us", "tick", "value")
-    batches = [batch.select(names).to_pylist() for batch in record(files, topics, heartbeat_us)]
+    batches = [batch.select(names).to_pylist() for batch in record(files, topics, heartbeat_us, until=RunUntil.LAST_ROW)]
     return [tuple(row[name] for name in names) for batch in batches for row in batch]  # type: ignore[misc]
 
 
@@ -51,25 +52,41 @@ def test_ticks_stand_at_every_heartbeat_before_the_events_of_their_time(first: l
         mine = [message for message in found if message[0] == topic]
         assert [m[1] for m in mine] == list(range(len(mine))), "offsets count from 0"
         assert [m[2] for m in mine if m[3]] == expected
-    order = [(m[2], not m[3], m[0]) for m in found[:-3]]
+    timed_from = next((place for place, m in enumerate(found) if not m[4].endswith(b",,") and not m[3]), len(found))
+    order = [(m[2], not m[3], m[0]) for m in found[timed_from:-3]]
     assert order == sorted(order), "ticks of a time first, topics in order"
+    untimed = [m[0] for m in found[:timed_from] if not m[3]]
+    assert untimed == sorted(untimed), "rows before the first time come first, topics in order"
 
 
 @given(times)
 def test_time_never_falls_and_a_row_without_one_keeps_it(own: list[int | None]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = [m[2] for m in messages([timed(Path(folder) / "a.csv", own)]) if not m[3]]
-    newest, expected = None, []
+    newest, expected = next((time_us for time_us in own if time_us is not None), 0), []
     for time_us in own:
-        newest = time_us if newest is None else max(newest, time_us if time_us is not None else newest)
-        expected.append(newest or 0)
+        newest = max(newest, newest if time_us is None else time_us)
+        expected.append(newest)
     assert found == expected
+
+
+def test_rows_without_a_time_come_first_at_the_first_time_of_all(tmp_path: Path) -> None:
+    untimed = ReplayFile(1, tmp_path / "b", SCHEMA, PublishOptions())
+    untimed.path.write_text("i,n,2,,\n" * 2)
+    found = messages([timed(tmp_path / "a", [70, 75]), untimed], topics=2)
+    assert [(m[0], m[2]) for m in found if not m[3]] == [(1, 70), (1, 70), (0, 70), (0, 75)]
+
+
+def test_the_input_ends_in_a_batch_of_its_own(tmp_path: Path) -> None:
+    *_, last = record([timed(tmp_path / "a", [70])], 2, HEARTBEAT_US)
+    assert is_end(last)
+    assert last.select(["topic", "time_us", "tick"]).to_pylist() == [{"topic": t, "time_us": 71, "tick": True} for t in range(2)]
 
 
 def test_rows_of_megabytes_come_in_batches_of_a_few_each(tmp_path: Path) -> None:
     path, schema = tmp_path / "a.csv", Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("x", FieldType.STRING)))
     path.write_text("".join(f"i,n,{number},{'x' * (1 << 20)}\n" for number in range(40)))
-    batches = list(record([ReplayFile(0, path, schema, PublishOptions())], 1, 10**9))
+    batches = list(record([ReplayFile(0, path, schema, PublishOptions())], 1, 10**9, until=RunUntil.LAST_ROW))
     assert sum(batch.num_rows for batch in batches) == 41
     assert max(batch.nbytes for batch in batches) < 18 << 20
 
@@ -89,7 +106,7 @@ def test_rows_come_in_runs_which_heartbeats_and_batches_cut(tmp_path: Path) -> N
     rows = [b'i,n,1,,"\n"' if number % 900 == 5 else b"i,n,%d,," % number for number in range(9_000)]
     path.write_bytes(b"\n".join(rows) + b"\n")
     file = ReplayFile(0, path, SCHEMA, PublishOptions(rate=1000))
-    batches = list(record([file], 1, 700_000, places=places))
+    batches = list(record([file], 1, 700_000, places=places, until=RunUntil.LAST_ROW))
     assert max(batch.num_rows for batch in batches) <= 4096 + 1
     ticks, values, offsets = ([v for b in batches for v in b.column(n).to_pylist()] for n in ("tick", "value", "offset"))
     assert offsets == list(range(len(offsets)))
@@ -128,7 +145,10 @@ def test_progress_ends_at_the_whole(tmp_path: Path) -> None:
 
 def test_too_many_heartbeats_are_refused(tmp_path: Path) -> None:
     def rows(until: int) -> int:
-        return sum(len(each) for each in record([timed(tmp_path / "a.csv", [0, until])], 1, HEARTBEAT_US, ticks_max=5))
+        return sum(
+            len(each)
+            for each in record([timed(tmp_path / "a.csv", [0, until])], 1, HEARTBEAT_US, ticks_max=5, until=RunUntil.LAST_ROW)
+        )
 
     assert rows(50) == 2 + 5 + 1
     with pytest.raises(UsageError, match="more than 5 heartbeats"):

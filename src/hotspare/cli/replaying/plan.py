@@ -14,6 +14,7 @@ from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.files.publisher import PublishOptions
 from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.recording import ReplayFile, check_file
+from hotspare.choices import RunUntil
 from hotspare.cli.replaying.run import Replay
 from hotspare.cli.shared.project_file import loaded_project
 from hotspare.cli.shared.values import chosen_stamp_unit
@@ -22,6 +23,8 @@ from hotspare.errors import UsageError
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.publishing import publishing
 from hotspare.model.resolve import Resolved, resolve
+from hotspare.model.time_fields import time_fields
+from hotspare.model.types import FieldType
 
 _PARQUET, _MAGIC = ".parquet", b"PAR1"
 
@@ -43,6 +46,7 @@ class ReplayRequest:
     rows: OutputRows
     name: str = ""
     stamp_unit: str = ""
+    until: RunUntil = RunUntil.END
 
 
 def prepare(request: ReplayRequest) -> Replay:
@@ -61,6 +65,7 @@ def prepare(request: ReplayRequest) -> Replay:
     if not files:
         raise UsageError("no source window has an input", hint="give --in CQ/WINDOW=FILE")
     _check_times(request, plan.resolved, files)
+    files, untimed = _merged_by_time(request, plan.resolved, files)
     _check_distinct(request, files)
     _check_no_tables(request, files)
     for file in files:
@@ -73,6 +78,8 @@ def prepare(request: ReplayRequest) -> Replay:
         bad=request.bad,
         messages_max=request.messages_max,
         warnings=loaded.warnings,
+        untimed=untimed,
+        until=request.until,
     )
 
 
@@ -136,6 +143,31 @@ def _check_times(request: ReplayRequest, resolved: Resolved, files: list[ReplayF
             raise UsageError(
                 f"--time names {name}, which has no input", hint=f"name one of {', '.join(sorted(read))}, or give --in"
             )
+
+
+def _merged_by_time(request: ReplayRequest, resolved: Resolved, files: list[ReplayFile]) -> tuple[list[ReplayFile], list[str]]:
+    """The files with the time fields that the project names, where several sources have input and nothing else tells its time; and
+    the sources whose rows come before all others, though they have times. UsageError where windows go by event time of a source
+    and no field of it is known to tell that."""
+    if len({file.topic for file in files}) < 2 or any(file.options.rate for file in files):
+        return files, []
+    known = time_fields(resolved)
+    fields = {str(source): field for source, field in known.fields.items()} | dict(request.times)
+    for file in files:
+        source = resolved.sources[file.topic]
+        if str(source) not in fields and (why := known.unknown.get(source)):
+            raise UsageError(
+                f"the rows of {source} cannot be merged with those of other files by time",
+                detail=why,
+                hint=f"say by which field: --time {source}=FIELD",
+            )
+    named = [str(resolved.sources[file.topic]) for file in files]
+    untimed = []
+    if fields:
+        of_time = (FieldType.DATE, FieldType.STAMP)
+        has_time = [any(field.type in of_time for field in file.schema.fields) for file in files]
+        untimed = [name for name, has in zip(named, has_time, strict=True) if has and name not in fields]
+    return [dataclasses.replace(file, time_field=fields.get(name, "")) for file, name in zip(files, named, strict=True)], untimed
 
 
 def _check_distinct(request: ReplayRequest, files: list[ReplayFile]) -> None:

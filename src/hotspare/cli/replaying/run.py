@@ -22,9 +22,10 @@ import pyarrow as pa
 from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
 from hotspare.adapters.files.source_bytes import is_compressed
-from hotspare.adapters.recording import RecordingProgress, ReplayFile, record
+from hotspare.adapters.recording import RecordingProgress, ReplayFile, is_end, record
 from hotspare.bus.contract import FORMAT_HEADER, TICK, Outgoing, Partition
 from hotspare.bus.sqlite import SqliteBus
+from hotspare.choices import RunUntil
 from hotspare.cli.replaying.core import replay_core
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import OnTrace
@@ -46,7 +47,8 @@ _MEMORY_BYTES_MAX = 256 << 20
 @dataclass(frozen=True)
 class Replay:
     """What is run: `outputs` and `bad` say into which files, `messages_max` bounds a batch. `warnings` are the project's,
-    `told` gets sentences about what went wrong on the way."""
+    `untimed` the sources whose rows come before those of all others, though they have fields of time. `told` gets sentences about
+    what went wrong on the way."""
 
     plan: Plan
     files: Sequence[ReplayFile]
@@ -58,8 +60,10 @@ class Replay:
     report: Callable[[RecordingProgress], None] = lambda progress: None
     on_trace: OnTrace | None = None
     warnings: tuple[Mistake, ...] = ()
+    untimed: Sequence[str] = ()
     told: Callable[[str], None] = lambda sentence: None
     residence: Budget | None = None
+    until: RunUntil = RunUntil.END
 
 
 @dataclass(slots=True)
@@ -139,7 +143,7 @@ def run_ordered(replay: Replay, head_place: HeadPlace) -> ReplayCounts:
         writers = _Writers(replay, stack)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hotspare-replay-", dir=_folder_for(replay.files))))
         progress = RecordingProgress()
-        topics, ends = _fill(replay, folder / "bus.db", progress, writers.places)
+        topics, ends, end = _fill(replay, folder / "bus.db", progress, writers.places)
         writers.counts.events = progress.events
         if replay.stop.is_set():
             return writers.counts
@@ -157,6 +161,8 @@ def run_ordered(replay: Replay, head_place: HeadPlace) -> ReplayCounts:
             collector.wait()
         finally:
             runner.stop()
+        if end is not None and not replay.stop.is_set():
+            collector.take(pa.Table.from_batches(source.head(end)), NextInput.AWAITED)
         writers.flush()
         return writers.counts
 
@@ -210,7 +216,8 @@ def recorded(replay: Replay, progress: RecordingProgress, places: FilePlaces | N
     heartbeat_us = resolved.project.heartbeat_interval_us
     pulses_us = [us for w in resolved.windows if (us := w.window.emission.held_us(heartbeat_us))]
     warn = replay.told if places is not None else lambda sentence: None  # what is read again was looked at before
-    for raw in record(replay.files, len(resolved.sources), heartbeat_us, progress, places, pulses_us, warn=warn):
+    found = record(replay.files, len(resolved.sources), heartbeat_us, progress, places, pulses_us, warn=warn, until=replay.until)
+    for raw in found:
         if replay.stop.is_set():
             return
         yield raw
@@ -218,9 +225,10 @@ def recorded(replay: Replay, progress: RecordingProgress, places: FilePlaces | N
 
 def _fill(
     replay: Replay, path: Path, progress: RecordingProgress, places: FilePlaces
-) -> tuple[tuple[SourceTopic, ...], dict[int, int]]:
-    """Append the recorded messages with their times; the topics, and the end offset of each by its index."""
-    now_us = 0
+) -> tuple[tuple[SourceTopic, ...], dict[int, int], pa.RecordBatch | None]:
+    """Append the recorded messages with their times; the topics, the end offset of each by its index, and the end of the
+    input, which stands in no topic."""
+    now_us, end = 0, None
     bus = SqliteBus(path, clock=lambda: now_us)
     sources = replay.plan.resolved.sources
     topics = tuple(SourceTopic(f"replay.{source.query}.{source.window}.I") for source in sources)
@@ -229,6 +237,9 @@ def _fill(
         for topic in topics:
             bus.create_topic(topic.name)
         for raw in recorded(replay, progress, places):
+            if is_end(raw):
+                end = raw
+                continue
             names = ("topic", "time_us", "tick", "format", "value")
             rows = zip(*(raw.column(name).to_pylist() for name in names), strict=True)
             for (index, time_us), same in groupby(rows, key=lambda row: (row[0], row[1])):
@@ -239,7 +250,7 @@ def _fill(
             replay.report(progress)
     finally:
         bus.close()
-    return topics, ends
+    return topics, ends, end
 
 
 def _headers(format_: int) -> tuple[tuple[str, bytes], ...]:

@@ -28,7 +28,16 @@ from hotspare.engine.head.stateless import Chain, passed_rows, refused_rows
 from hotspare.engine.head.update_blocks import rows_of_blocks
 from hotspare.engine.routing import Routing, routing_of
 from hotspare.engine.rows.bad_reasons import BadReason, RowReason
-from hotspare.engine.rows.batch import BAD_TYPE, FORM_MASK, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
+from hotspare.engine.rows.batch import (
+    BAD_TYPE,
+    END_FORM,
+    FORM_MASK,
+    HEAD_COLUMNS,
+    MessageFormat,
+    RowKind,
+    arrow_fields,
+    decoded_schema,
+)
 from hotspare.engine.rows.elementwise import Rows, comes_of_rows, halved, nothing
 from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, Refusals
 from hotspare.model.events import Opcode
@@ -130,7 +139,8 @@ class Head:
 
     def of_events(self, places: pa.RecordBatch, events: Mapping[int, DecodedRows], unread: Mapping[int, BadRows]) -> pa.RecordBatch:
         """Events that nobody has to decode, by topic, as if each were a message. `places`: the columns of `RAW_SCHEMA` but for
-        format and value, a row for each event and tick; `message` of events and of rows that are none is a row there."""
+        value, a row for each event and tick; `format` matters for ticks alone. `message` of events and of rows that are none is a
+        row there."""
         pieces = _ticks(places)
         for topic, rows in events.items():
             head = self.topics[topic]
@@ -188,7 +198,11 @@ def _is_tick(raw: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 
 def _ticks(raw: pa.RecordBatch) -> list[_Piece]:
     ticks = np.flatnonzero(_is_tick(raw))
-    return [_Piece(ticks, np.zeros(len(ticks), np.int32), RowKind.TICK)] if len(ticks) else []
+    if not len(ticks):
+        return []
+    ends = raw.column("format").to_numpy()[ticks] == END_FORM
+    kinds = ((ticks[~ends], RowKind.TICK), (ticks[ends], RowKind.END))
+    return [_Piece(message, np.zeros(len(message), np.int32), kind) for message, kind in kinds if len(message)]
 
 
 def _is_in_order(message: Rows, index: npt.NDArray[np.int32]) -> bool:

@@ -66,7 +66,8 @@ class Clock(Enum):
     NONE = "none"
     """Nothing: it is only called when rows come."""
     EVENT_TIME = "event time"
-    """Something, at rows: they bring the time. What comes of a key depends on the newest row of any key."""
+    """Something, at rows: they bring the time. What comes of a key depends on the newest row of any key. It is also called at the
+    end of an input."""
     TICKS = "ticks"
     """Something, at heartbeats: it is called at every one, with or without rows."""
 

@@ -9,7 +9,7 @@ then it may begin a match. A match that is complete is put out, with the newest 
 System time passes at heartbeats: limits that are over end there, in the order of (deadline, when the match came to where it is). An
 event that comes between a deadline and the next heartbeat is too late for that match. Event time is the newest time of all events
 of the window, and passes with each event: what is due ends before the event is taken; what is due at once, as that of a late event,
-behind it.
+behind it. Where the input ends, so do all limits, in the same order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hotspare.engine.head.stateless import event_columns
 from hotspare.engine.kernels import pattern_logic as k
 from hotspare.engine.kernels.pattern import run_pattern, waiting_for
 from hotspare.engine.kernels.relation import UNTIL, Policy
-from hotspare.engine.kernels.slots import UNSET
+from hotspare.engine.kernels.slots import NEVER, UNSET
 from hotspare.engine.operators.contract import SHARD_BITS, Applied, Clock, Input, Operator
 from hotspare.engine.operators.generated_keys import KeyMaker
 from hotspare.engine.operators.keyed import bad_events
@@ -132,9 +132,10 @@ class PatternOperator(Operator):
         return Applied(chunk, told.slice(0, count), until)
 
     def _beats(self, timeline: Timeline) -> Int64s:
-        if self.clock is not Clock.TICKS or not len(timeline.heartbeat_rank):
-            return _NO_BEATS
-        return np.column_stack((timeline.heartbeat_rank, timeline.time_us[timeline.heartbeat_rank]))
+        """Rank and time of what ends limits: heartbeats, and the end of the input, which ends all of them."""
+        rank = timeline.heartbeat_rank if self.clock is Clock.TICKS else _NO_BEATS[:, 0]
+        beats = np.column_stack((rank, timeline.time_us[rank]))
+        return np.append(beats, [(timeline.end_rank, NEVER - 1)], axis=0) if timeline.has_end else beats
 
     def _bring(self, matches: MultiIndex, events: k.PatternEvents) -> None:
         """Read what a restore left in the store of the open matches in the partitions of these events."""

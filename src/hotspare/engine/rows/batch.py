@@ -45,6 +45,8 @@ FORMAT_OF_HEADER: dict[bytes, MessageFormat] = {each.header: each for each in Me
 FORM_MASK, OUTPUTS_FORM, SECOND_FORM = 15, 16, 32
 """Of the raw column `format`: what is the format; that the message holds outputs of another project, which are folded to events;
 and that the first of these is the second row of an update (SPEC K10)."""
+END_FORM = 64
+"""Of the raw column `format` of a tick: the input ends here. No header says it, so input that goes on never does."""
 
 
 class RowKind(IntEnum):
@@ -55,6 +57,8 @@ class RowKind(IntEnum):
     BAD = 2
     DROPPED = 3
     """The last event of a message, which the head dropped: position and time, nothing else."""
+    END = 4
+    """A tick behind which nothing comes, in input that ends (files, tables): all that waits for time to pass happens."""
 
 
 class NextInput(Enum):

@@ -7,7 +7,7 @@ A lane holds int32, int64, date, stamp and money as int64, double as its bits, s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ Bools = npt.NDArray[np.bool_]
 EXTRA_ROWS_MAX = 1 << 14
 """What one row causes beyond a few rows is put out so many rows at a time: some hundredths of a second's work."""
 
+NO_END = -1
 OUTPUT_BYTES_MAX = 16 << 20
 """Outputs leave in batches of about so much text at most, or of one row."""
 
@@ -138,9 +139,21 @@ class Timeline:
     time_us         int64[rows of the batch]  system time at each row: running maximum of append times, never falls
     heartbeat_rank  int64[m]                  rows at which a heartbeat falls due, rising; system-time work happens here
     positions       of each row of the batch; None: nobody knows them
+    end_rank        row at which the input ends, as far as this call comes; NO_END: it goes on
     """
 
     time_us: Int64s
     heartbeat_rank: Int64s
     extra_rows_max: int = EXTRA_ROWS_MAX
     positions: Positions | None = None
+    end_rank: int = NO_END
+
+    @property
+    def has_end(self) -> bool:
+        return self.end_rank != NO_END
+
+    def between(self, since: int, until: int) -> Timeline:
+        """With the heartbeats of ranks from `since` to before `until`, and the end if it is one of these."""
+        beats = self.heartbeat_rank
+        end_rank = self.end_rank if since <= self.end_rank < until else NO_END
+        return replace(self, heartbeat_rank=beats[slice(*beats.searchsorted((since, until)))], end_rank=end_rank)

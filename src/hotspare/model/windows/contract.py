@@ -154,6 +154,8 @@ class WindowType(ABC, Generic[W]):
     """What connectors of the window may do."""
     yaml_keys: ClassVar[tuple[str, ...]] = ()
     """Its own keys, beside those that all windows have."""
+    goes_by_order: ClassVar[bool] = False
+    """Whether what it puts out depends on the order in which events of its inputs come."""
     of_recent_input: ClassVar[bool] = False
     """Whether what it remembers beyond its bound in time shows in nothing that it puts out (`model.recent_input`)."""
     xml: ClassVar[ElementShape]
@@ -219,6 +221,10 @@ class WindowType(ABC, Generic[W]):
     def forgets(self, window: W) -> Iterator[Remembered]:
         """How far back its rows go, where they do not stay as long as those of its inputs: the first tells the bound."""
         return iter(())
+
+    def times(self, window: W, given: Sequence[Given]) -> Mapping[str, str]:
+        """By name of an input the field that tells the time of its events, where the window does not go by system time."""
+        return {}
 
     def partition_by(self, window: W) -> str:
         """Of events that enter here, the field by which the project says that they are partitioned; "" where it says nothing."""

@@ -82,5 +82,9 @@ edges:
     def forgets(self, window: CopyWindow) -> Iterator[Remembered]:
         return forgets(window.retention)
 
+    def times(self, window: CopyWindow, given: Sequence[Given]) -> Mapping[str, str]:
+        field = window.retention.time_field if window.retention else ""
+        return {given[0].name: field} if field else {}
+
     def carried(self, window: CopyWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
         return Carried(keys[0], refusal_to_part(window.retention, keys[0]))

@@ -65,6 +65,7 @@ class PatternType(WindowType[PatternWindow]):
     name = "pattern"
     declared = PatternWindow
     inputs: ClassVar[Inputs] = Inputs(1, None)
+    goes_by_order = True
     yaml_keys = ("patterns", "active")
     xml = window_shape("active", "patterns")
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {
@@ -248,6 +249,9 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
                 yield Remembered(Memory.EVERYTHING, 0, f"waits without end for matches of its pattern {pattern.name}")
             else:
                 yield Remembered(Memory.TIME, span_us, f"waits for matches of its pattern {pattern.name}", by)
+
+    def times(self, window: PatternWindow, given: Sequence[Given]) -> Mapping[str, str]:
+        return window.time_fields
 
     def carried(self, window: PatternWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
         """By a field in which all events of a match agree."""
