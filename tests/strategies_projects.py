@@ -149,7 +149,8 @@ def _source(draw: st.DrawFn, name: str) -> tuple[Window, Schema]:
     retention = draw(st.none() | retentions(schema)) if common["index"] is not IndexType.EMPTY else None
     origin = draw(st.sampled_from(KeyOrigin)) if may_generate else KeyOrigin.GIVEN
     by = draw(st.sampled_from(["", *schema.names]))
-    own = {"accepts": accepts, "key_origin": origin, "retention": retention, "partition_by": by}
+    idle_us = draw(st.sampled_from([0, 0, 1, 10_000_000]))
+    own = {"accepts": accepts, "key_origin": origin, "retention": retention, "partition_by": by, "idle_us": idle_us}
     return SourceWindow(**common, **own, schema=schema), schema  # type: ignore[arg-type]
 
 

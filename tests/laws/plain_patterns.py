@@ -177,8 +177,8 @@ class Pattern:
 class Window:
     """`by_event`: the clock is the newest time of events, else heartbeats are."""
 
-    def __init__(self, patterns: list[Pattern], *, by_event: bool) -> None:
-        self.patterns = patterns
+    def __init__(self, patterns: list[Pattern], *, by_event: bool, idle_us: int = 0) -> None:
+        self.patterns, self.idle_us, self.came_us = patterns, idle_us, 0
         self.by_event = by_event
         self.clock: int | None = None
         self.open: list[Match] = []
@@ -211,7 +211,10 @@ class Window:
         return made, failed
 
     def beat(self, now: int) -> list[tuple[Any, ...]]:
-        return [] if self.by_event else self._due(now)
+        if not self.by_event:
+            return self._due(now)
+        over_us = now - self.came_us - self.idle_us
+        return self._due(self.clock + over_us) if self.idle_us and self.clock is not None and over_us > 0 else []
 
     def end(self) -> list[tuple[Any, ...]]:
         """Nothing else comes: all limits end."""

@@ -144,6 +144,7 @@ class Windows:
     shapes: tuple[Shape, ...]
     by_event: bool
     of_code: bool = False
+    idle_us: int = 0
 
     @property
     def text(self) -> str:
@@ -168,13 +169,14 @@ class Windows:
             timefields: {times}
             {self._made(shape, outputs)}"""
         fields = "n*:int64,k:string,x:int64,y:string,z:double,at:stamp"
+        idle = f", idle: {self.idle_us} microseconds" if self.idle_us else ""
         return f"""
 project: p
 queries:
   q:
     windows:
-      s: {{type: source, index: empty, opcodes: insert-only, schema: "{fields}"}}
-      t: {{type: source, index: empty, opcodes: insert-only, schema: "{fields}"}}
+      s: {{type: source, index: empty, opcodes: insert-only, schema: "{fields}"{idle}}}
+      t: {{type: source, index: empty, opcodes: insert-only, schema: "{fields}"{idle}}}
       found:
         type: pattern
         index: empty
@@ -200,7 +202,7 @@ queries:
             logic = read(shape.logic)
             events = {name: (EVENTS[name][0], EVENTS[name][2]) for name in events_in(logic)}
             patterns.append(plain.Pattern(logic, events, tuple(shape.index.split()), shape.outputs))
-        return plain.Window(patterns, by_event=self.by_event)
+        return plain.Window(patterns, by_event=self.by_event, idle_us=self.idle_us)
 
 
 @cache
@@ -213,7 +215,8 @@ read = cache(parse_logic)
 
 @st.composite
 def windows(draw: st.DrawFn, *, of_code: bool = False) -> Windows:
-    return Windows(tuple(draw(st.lists(shapes(), min_size=1, max_size=2))), draw(st.booleans()), of_code)
+    idle_us = draw(st.sampled_from([0, 0, 1, SECOND, 3 * SECOND]))
+    return Windows(tuple(draw(st.lists(shapes(), min_size=1, max_size=2))), draw(st.booleans()), of_code, idle_us)
 
 
 Script = list[tuple[int, str, list[Fields]]]
@@ -275,6 +278,7 @@ def expected(window: plain.Window, script: Script) -> list[tuple[Any, ...]]:
             offsets = {name: offset + 1 for name, offset in offsets.items()}
             continue
         for index, fields in enumerate(rows):
+            window.came_us = time
             outputs, _ = window.take(source, fields, fields["at"] if window.by_event else time)
             made += [(int(source == "t"), offsets[source], index, *each) for each in outputs]
         offsets[source] += 1

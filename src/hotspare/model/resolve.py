@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hotspare.errors import ProjectError
@@ -24,7 +24,8 @@ class ResolvedWindow:
     """A window with its full schema and its inputs in the order of their edges, each with the edge's role. `slots`: those of the
     same edges, EVERY_SLOT where the source splits nothing. `modules`: those that its code asks for, in order.
     `forwarded`: of a source window, those whose outputs come in, too. `asked_by`: of one that enters by answers, the window whose
-    outputs ask for them; it has no inputs."""
+    outputs ask for them; it has no inputs. `idle_us`: how long after its newest event the window's event time goes on by itself,
+    0 if it does not: the longest time that one of its sources says, where all of them say one."""
 
     id: WindowId
     window: Window
@@ -34,6 +35,7 @@ class ResolvedWindow:
     modules: tuple[Module, ...] = ()
     forwarded: tuple[WindowId, ...] = ()
     asked_by: WindowId | None = None
+    idle_us: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,12 @@ def resolve(project: Project) -> Resolved:
 
 def resolved_from(project: Project, analysis: Analysis) -> Resolved:
     """`analysis` is that of `project` and found no mistake."""
-    windows = tuple(_window(project, analysis, i) for i in analysis.order)
+    idle_us: dict[WindowId, int] = {}
+    for i in analysis.order:
+        own = type_of(analysis.windows[i]).idle_us(analysis.windows[i])
+        above = [idle_us[each] for each in (*(source for source, _ in analysis.inputs[i]), *analysis.forwarded.get(i, ()))]
+        idle_us[i] = max(above, default=own) if all(above) else 0
+    windows = tuple(replace(_window(project, analysis, i), idle_us=idle_us[i]) for i in analysis.order)
     sources = tuple(sorted(w.id for w in windows if not w.inputs))
     return Resolved(project, windows, sources, analysis.streams)
 

@@ -37,7 +37,8 @@ FULL = """\
       <description>d</description>
       <windows>
         <window-source name="a" index="pi_EMPTY" insert-only="true" autogen-key="true" hs:publish="true" hs:quality="simple"
-                       hs:partition-by="x" output-insert-only="true" produces-only-inserts="true" collapse-updates="true"
+                       hs:partition-by="x" hs:idle="3 seconds" output-insert-only="true" produces-only-inserts="true"
+                       collapse-updates="true"
                        exp-max-string="9" pulse-interval="5 seconds">
           <description>d</description>
           <schema name="s"><fields><field name="id" type="int64" key="true"/><field name="x" type="double"/></fields></schema>

@@ -9,7 +9,8 @@ then it may begin a match. A match that is complete is put out, with the newest 
 System time passes at heartbeats: limits that are over end there, in the order of (deadline, when the match came to where it is). An
 event that comes between a deadline and the next heartbeat is too late for that match. Event time is the newest time of all events
 of the window, and passes with each event: what is due ends before the event is taken; what is due at once, as that of a late event,
-behind it. Where the input ends, so do all limits, in the same order.
+behind it. Where the sources have `idle`, event time goes on at heartbeats, too, that long after the newest event of the window was
+appended: limits end, and the next event brings the time again. Where the input ends, so do all limits, in the same order.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ from hotspare.model.types import FieldType
 from hotspare.model.windows.pattern import PatternWindow
 
 KEPT, PENDING = "kept", "pending"
-"""Parts of the page, beside open matches: the next key, and the newest event time; the work under way."""
+"""Parts of the page, beside open matches: the next key, the newest event time, and when that event was appended; the work under
+way."""
+_CAME = 2
+"""Of `KEPT`: when the newest event was appended."""
 _POLICY = Policy(UNTIL, 0, 1, 1, 1, 1)
 _NO_BEATS = np.empty((0, 2), np.int64)
 _ASKED_MAX = 1 << 16
@@ -86,8 +90,9 @@ class PatternOperator(Operator):
         schemas = [each.schema for each in self.inputs]
         times = declared.time_fields
         self._by_event = 1 if times else 0
+        self._idle_us = window.idle_us if times else 0
         if declared.has_limits:
-            self.clock = Clock.EVENT_TIME if times else Clock.TICKS
+            self.clock = Clock.EVENT_TIME if times and not self._idle_us else Clock.TICKS
         sources = list(zip(names, schemas, strict=True))
         self._plan = compile_patterns(str(window.id), declared.at_work, sources, self.schema, self._by_event)
         places = {number: schema.index[times[name]] for number, (name, schema) in enumerate(sources) if name in times}
@@ -97,8 +102,8 @@ class PatternOperator(Operator):
         self._maker = KeyMaker(self.id, self.schema)
 
     def open(self) -> Page:
-        kept = Counters(2)
-        kept.values[k.CLOCK] = UNSET
+        kept = Counters(3)
+        kept.values[k.CLOCK] = kept.values[_CAME] = UNSET
         reading = WhenRead.AT_USE if self._plan.program.keys.shape[1] else WhenRead.WHOLE
         matches = MultiIndex(self._plan.shape, _POLICY, reading, (k.PATTERN, k.WAITS_FOR))
         parts: dict[str, Part] = {MATCHES: matches, KEPT: kept, PENDING: PatternWork()}
@@ -112,9 +117,10 @@ class PatternOperator(Operator):
         if not self._plan.conditions:
             return Applied(Chunk.empty(len(self.schema)))
         if pending.taking is None:
-            beats = self._beats(timeline)
-            pending.taking, pending.bad = self._columns.take(inputs, timeline, beats, strings)
-            self._bring(matches, pending.taking.events)
+            taking, pending.bad = self._columns.take(inputs, timeline, _NO_BEATS, strings)
+            taking.events = taking.events._replace(beats=self._beats(page, taking.events, timeline))
+            pending.taking = taking
+            self._bring(matches, taking.events)
             pending.work = self._begun(cast(Counters, page.parts[KEPT]).values, pending.work)
         assert pending.work is not None
         room = sum(len(chunk) for chunk in inputs) + timeline.extra_rows_max
@@ -131,11 +137,24 @@ class PatternOperator(Operator):
             pending.taking = None
         return Applied(chunk, told.slice(0, count), until)
 
-    def _beats(self, timeline: Timeline) -> Int64s:
+    def _beats(self, page: Page, events: k.PatternEvents, timeline: Timeline) -> Int64s:
         """Rank and time of what ends limits: heartbeats, and the end of the input, which ends all of them."""
         rank = timeline.heartbeat_rank if self.clock is Clock.TICKS else _NO_BEATS[:, 0]
         beats = np.column_stack((rank, timeline.time_us[rank]))
+        if self._idle_us:
+            beats = self._idle_beats(cast(Counters, page.parts[KEPT]).values, events, beats, timeline)
         return np.append(beats, [(timeline.end_rank, NEVER - 1)], axis=0) if timeline.has_end else beats
+
+    def _idle_beats(self, kept: Int64s, events: k.PatternEvents, beats: Int64s, timeline: Timeline) -> Int64s:
+        """The heartbeats at which event time has gone on by itself, each with the event time."""
+        newest_us = np.maximum.accumulate(np.append(kept[k.CLOCK], events.time))
+        came_us = np.append(kept[_CAME], timeline.time_us[events.rank])
+        kept[_CAME] = came_us[-1]
+        before = np.searchsorted(events.rank, beats[:, 0])
+        has_come = came_us[before] != UNSET
+        over_us = beats[:, 1] - np.where(has_come, came_us[before], beats[:, 1]) - self._idle_us
+        is_idle = over_us > 0
+        return np.column_stack((beats[is_idle, 0], newest_us[before[is_idle]] + over_us[is_idle]))
 
     def _bring(self, matches: MultiIndex, events: k.PatternEvents) -> None:
         """Read what a restore left in the store of the open matches in the partitions of these events."""

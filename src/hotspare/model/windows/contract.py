@@ -226,6 +226,10 @@ class WindowType(ABC, Generic[W]):
         """By name of an input the field that tells the time of its events, where the window does not go by system time."""
         return {}
 
+    def idle_us(self, window: W) -> int:
+        """Of events that enter here, how long after the newest one event time goes on by itself; 0: it does not."""
+        return 0
+
     def partition_by(self, window: W) -> str:
         """Of events that enter here, the field by which the project says that they are partitioned; "" where it says nothing."""
         return ""

@@ -23,6 +23,7 @@ DIALECT = f"{{{EXTENSION}}}dialect"
 PARTITION_BY = f"{{{EXTENSION}}}partition-by"
 GROUPED_BY = f"{{{EXTENSION}}}by"
 READS = f"{{{EXTENSION}}}reads"
+SOURCE_IDLE = f"{{{EXTENSION}}}idle"
 
 _STREAMS = "which windows have an output topic follows from the edges and from hs:publish"
 _SERVER = "clients talk to the bus, not to the engine"
