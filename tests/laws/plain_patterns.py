@@ -168,6 +168,7 @@ class Pattern:
     events: dict[str, tuple[str, Condition]]
     index: tuple[str, ...]
     outputs: tuple[str, ...]
+    skips: bool = False
 
     @property
     def sources(self) -> set[str]:
@@ -200,15 +201,26 @@ class Window:
                 if match.deadline is not None and match.deadline <= time:
                     continue
                 if match.show(source, fields, failed):
-                    made += self._settled(match, time)
-            fresh = Match(pattern, Node(pattern.logic), key)
-            fresh.root.begin(time)
-            if fresh.show(source, fields, failed) and fresh.root.has_begun():
-                self.open.append(fresh)
-                made += self._settled(fresh, time)
+                    found = self._settled(match, time)
+                    made += found
+                    if found and pattern.skips:
+                        break
+            else:
+                made += self._begun(pattern, key, source, fields, time, failed)
         if self.by_event and self.clock is not None:
             made += self._due(self.clock)
         return made, failed
+
+    def _begun(
+        self, pattern: Pattern, key: tuple[Any, ...], source: str, fields: Fields, time: int, failed: list[str]
+    ) -> list[tuple[Any, ...]]:
+        """What comes of a match that the event may begin."""
+        fresh = Match(pattern, Node(pattern.logic), key)
+        fresh.root.begin(time)
+        if not (fresh.show(source, fields, failed) and fresh.root.has_begun()):
+            return []
+        self.open.append(fresh)
+        return self._settled(fresh, time)
 
     def beat(self, now: int) -> list[tuple[Any, ...]]:
         if not self.by_event:
@@ -241,4 +253,6 @@ class Window:
         self.open.remove(match)
         if not match.root.value:
             return []
+        if match.pattern.skips:
+            self.open = [m for m in self.open if m.pattern is not match.pattern or m.key != match.key]
         return [tuple(match.events[name]["n"] if name in match.events else None for name in match.pattern.outputs)]

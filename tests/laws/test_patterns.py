@@ -90,6 +90,7 @@ class Shape:
     logic: str
     index: str
     outputs: tuple[str, str]
+    skips: bool = False
 
 
 def logics(depth: int = 3) -> st.SearchStrategy[Logic]:
@@ -136,7 +137,7 @@ def _can_be(logic: Logic) -> bool:
 def shapes(draw: st.DrawFn) -> Shape:
     logic = draw(logics().filter(_can_be))
     names = st.sampled_from(sorted(set(events_in(logic))))
-    return Shape(str(logic), draw(st.sampled_from(["", "k", "k y"])), (draw(names), draw(names)))
+    return Shape(str(logic), draw(st.sampled_from(["", "k", "k y"])), (draw(names), draw(names)), draw(st.booleans()))
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,7 @@ class Windows:
             logic: "{shape.logic}"
             index: [{", ".join(shape.index.split())}]
             timefields: {times}
+            after_match: {"skip past last" if shape.skips else "keep"}
             {self._made(shape, outputs)}"""
         fields = "n*:int64,k:string,x:int64,y:string,z:double,at:stamp"
         idle = f", idle: {self.idle_us} microseconds" if self.idle_us else ""
@@ -201,7 +203,7 @@ queries:
         for shape in self.shapes:
             logic = read(shape.logic)
             events = {name: (EVENTS[name][0], EVENTS[name][2]) for name in events_in(logic)}
-            patterns.append(plain.Pattern(logic, events, tuple(shape.index.split()), shape.outputs))
+            patterns.append(plain.Pattern(logic, events, tuple(shape.index.split()), shape.outputs, shape.skips))
         return plain.Window(patterns, by_event=self.by_event, idle_us=self.idle_us)
 
 

@@ -29,6 +29,17 @@ class Activity(Enum):
     INACTIVE = "inactive"
 
 
+class AfterMatch(Enum):
+    """What a match leaves of the other open matches of its pattern and partition."""
+
+    KEEP = "keep"
+    """All of them: each event begins one match at most, so none is found twice."""
+    SKIP_PAST_LAST = "skip past last"
+    """None, and the last event of the match begins none: the next one begins with a later event."""
+
+
+AFTER_MATCH = {each.value: each for each in AfterMatch} | {"skip to next": AfterMatch.KEEP}
+"""By text; `skip to next` leaves the matches that begin with a later event, and so all others, too."""
 ACTIVITIES = {"true": Activity.ACTIVE, "false": Activity.INACTIVE, "": Activity.ACTIVE}
 
 
@@ -70,6 +81,7 @@ class WindowPattern:
     activity: Activity = Activity.ACTIVE
     script: Script | None = None
     place: Place = field(default=NOWHERE, compare=False)
+    after_match: AfterMatch = AfterMatch.KEEP
 
     @property
     def parsed(self) -> Logic:

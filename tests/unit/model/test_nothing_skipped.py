@@ -205,7 +205,7 @@ FULL = """\
         <window-pattern name="found" active="true">
           <schema-string>n*:int64,first:double,last:double</schema-string>
           <patterns>
-            <pattern name="one" index="id" active="true">
+            <pattern name="one" index="id" active="true" hs:after-match="skip past last">
               <events>
                 <event name="e1" source="times" hs:dialect="esp">v == when</event>
                 <event name="e2" source="times">v &lt; when</event>

@@ -3,7 +3,8 @@
 An open match is a row of pages: who has to come next, the partition, the state of the logic, deadlines, counts, values of
 variables, and what it will put out. What happens to a match writes it anew, as the newest row; a match that ends is a row less.
 So matches stand in lists by (pattern, who has to come next, partition), each in the order in which its matches came to where they
-are; and, by (deadline, that order), in the list or the heap of their pages.
+are; and, by (deadline, that order), in the list or the heap of their pages. Of a pattern that skips, a match that is complete ends
+the others of its partition, and its last event begins none.
 
 An event costs what it costs to look into the lists that wait for it, and what comes of the matches there.
 """
@@ -14,7 +15,17 @@ import numpy as np
 
 from hotspare.engine.kernels import Whole, kernel
 from hotspare.engine.kernels.index import NONE, has_room, key_hash
-from hotspare.engine.kernels.multi_index import AFTER, FOLLOWED, MOVES, Lists, delist, enlist, first_to_walk, follow_moves
+from hotspare.engine.kernels.multi_index import (
+    AFTER,
+    FOLLOWED,
+    MOVES,
+    Lists,
+    delist,
+    enlist,
+    first_in,
+    first_to_walk,
+    follow_moves,
+)
 from hotspare.engine.kernels.pages import Rows, free_slot, is_ready, slots_before_looking, take_slot, tidy, too_many_gaps
 from hotspare.engine.kernels.pattern_logic import (
     ABSENCE,
@@ -58,6 +69,8 @@ from hotspare.engine.kernels.pattern_logic import (
     PHASE,
     RANK,
     ROOM,
+    SKIPPED,
+    SKIPS,
     START,
     STRICT,
     TAKEN,
@@ -133,6 +146,20 @@ def put_out(program: PatternProgram, p: Whole, out: Made, work: MatchWork) -> No
         out.valid[at, f] = has
     work.counts[MADE] = at + 1
     work.counts[COMPLETE] = p + 1 if program.patterns[p, OF_CODE] >= 0 else 0
+
+
+@kernel
+def end_others(rows: Rows, lists: Lists, p: Whole, work: MatchWork) -> None:
+    """End all open matches of the pattern and the partition of the match in `work`."""
+    work.lanes[0, PATTERN] = p
+    for c in range(work.known[p]):
+        work.lanes[0, WAITS_FOR] = work.classes[p, c]
+        slot = first_in(lists, work.lanes, 0, lists.conditions)
+        while slot >= 0:
+            after = np.int64(lists.links[slot, AFTER])
+            remove(rows, lists, slot)
+            slot = after
+    work.counts[SKIPPED] = 1
 
 
 @kernel
@@ -269,10 +296,13 @@ def carry_on(
             remove(rows, lists, slot)
         store(rows, lists, p, deadline, work)
         return GOES_ON
-    if root == TRUE and (slot >= 0 or has_begun(program, p, work)):
+    is_match = root == TRUE and (slot >= 0 or has_begun(program, p, work))
+    if is_match:
         put_out(program, p, out, work)
     if slot >= 0:
         remove(rows, lists, slot)
+    if is_match and program.patterns[p, SKIPS] == 1:
+        end_others(rows, lists, p, work)
     return GOES_ON
 
 
@@ -320,7 +350,11 @@ def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: Patte
         after = np.int64(lists.links[slot, AFTER]) if cursor >= 0 else NONE
         if cursor < 0 or rows.time[slot] > events.time[counts[EVENT]]:
             state = carry_on(rows, lists, program, events, p, slot, due, out, work)
-        if state == GOES_ON and cursor >= 0:
+        if state == GOES_ON and counts[SKIPPED] == 1:
+            counts[SKIPPED] = 0
+            if due == UNSET:  # nothing else of the pattern is for this event
+                counts[PHASE], counts[AT] = OPEN, p + 1
+        elif state == GOES_ON and cursor >= 0:
             work.cursors[cursor] = after
         elif state == GOES_ON and due == UNSET:
             counts[PHASE], counts[AT] = OPEN, p + 1

@@ -24,11 +24,12 @@ KIND, END, BIT, COUNT, LIMIT, DEADLINE, COUNTER, BELOW_NOT, NEAREST = 0, 1, 2, 3
 many of it; the limit, 0 for none; places of deadline and count in a row, NONE where there is none; 1 where it stands in a not;
 the next node around it that has a limit, itself included, NONE where there is none."""
 NODE_WIDTH = 9
-FIRST, LAST, EVENTS, BEGINS_WITH, ANY_BEGINS, IS_STRICT, ASKS, IS_MANIFOLD, OF_CODE = 0, 1, 2, 3, 4, 5, 6, 7, 8
+FIRST, LAST, EVENTS, BEGINS_WITH, ANY_BEGINS, IS_STRICT, ASKS, IS_MANIFOLD, OF_CODE, SKIPS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 """Columns of `PatternProgram.patterns`: its nodes, and the number of its first event of interest; the events with which a match
 begins, as bits; 1 where any event may begin one, where it matters which event is the next, and where there is one list for all
-who wait; the events that ask for `truth`; the place in a row of what people's code keeps of a match, NONE in a pattern without."""
-PATTERN_WIDTH = 9
+who wait; the events that ask for `truth`; the place in a row of what people's code keeps of a match, NONE in a pattern without; 1
+where a match ends the other open ones of its partition."""
+PATTERN_WIDTH = 10
 CHECKS_BEGIN, CHECKS_END, CAUGHT_BEGIN, CAUGHT_END = 0, 1, 2, 3
 """Columns of `PatternProgram.events`."""
 OP, PLACE, COLUMN = 0, 1, 2
@@ -44,13 +45,14 @@ EVENT_BITS = TAKEN - 1
 EVERY_WAIT = np.int64(-1)
 
 MADE, ROOM, EVENTS_TAKEN, BEAT, PHASE, EVENT, AT, RANK, NOW, START, LISTS, ANSWERED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
-FRESH, COMPLETE, ABSENCE = 12, 13, 14
+FRESH, COMPLETE, ABSENCE, SKIPPED = 12, 13, 14, 15
 """Entries of `counts`: outputs made, and how many may be; events and heartbeats taken; what is under way: with which event, for
 which pattern, at which rank and time; the arrival with which it began; how many lists are gone through; 1 where `truth` is
 known; what code keeps of a match that the event begins; of a match that is complete, and whose output is code's to make, the
 number of its pattern and 1; whether pages of matches may be absent (`engine.state.absent`): ALL_THERE, or ASK before one is
-cleared, or ANSWERED_FOR, where it is there for the next event."""
-COUNTS_WIDTH = 15
+cleared, or ANSWERED_FOR, where it is there for the next event; 1 where a match has just
+ended the others."""
+COUNTS_WIDTH = 16
 ALL_THERE, ASK, ANSWERED_FOR = np.int64(0), np.int64(1), np.int64(2)
 NEXT, BEFORE, OPEN, VISIT, BEGINS, BEHIND = (np.int64(phase) for phase in range(6))
 """Phases: nothing is under way; what is due before an event; a pattern, its open matches, and the match that the event begins; what

@@ -104,7 +104,9 @@ class PatternOperator(Operator):
     def open(self) -> Page:
         kept = Counters(3)
         kept.values[k.CLOCK] = kept.values[_CAME] = UNSET
-        reading = WhenRead.AT_USE if self._plan.program.keys.shape[1] else WhenRead.WHOLE
+        program = self._plan.program
+        skips = bool(program.patterns[:, k.SKIPS].any())  # a match that time completes ends those of any partition
+        reading = WhenRead.AT_USE if program.keys.shape[1] and not skips else WhenRead.WHOLE
         matches = MultiIndex(self._plan.shape, _POLICY, reading, (k.PATTERN, k.WAITS_FOR))
         parts: dict[str, Part] = {MATCHES: matches, KEPT: kept, PENDING: PatternWork()}
         return Page(parts | self._calls.parts())

@@ -23,7 +23,7 @@ from hotspare.engine.state.lanes import CODED
 from hotspare.engine.state.relation import Shape
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.pattern_logic import Event, Logic, LogicOperator, Operation, events_in, is_strict
-from hotspare.model.patterns import WindowPattern
+from hotspare.model.patterns import AfterMatch, WindowPattern
 from hotspare.model.project import Dialect, Expression
 from hotspare.model.types import FieldType, Schema
 
@@ -259,7 +259,8 @@ class _Builder:
         asks, of_code = sum(1 << a.bit for a in asked), cast(object, _NONE)
         if each.pattern.script is not None:
             asks, of_code = (1 << len(each.conditions.events)) - 1, each.places.give(FieldType.BLOB)
-        return [first, len(self._nodes), first_event, begins, int(any_begins), strict, asks, manifold, of_code]
+        skips = int(each.pattern.after_match is AfterMatch.SKIP_PAST_LAST)
+        return [first, len(self._nodes), first_event, begins, int(any_begins), strict, asks, manifold, of_code, skips]
 
     def _add_nodes(self, each: _Compiled, logic: Logic, nearest: int, below_not: int) -> None:
         at, row = len(self._nodes), [0] * k.NODE_WIDTH

@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 
 from hotspare.model import pattern_scripts
 from hotspare.model.code import Script
-from hotspare.model.frontends.esp_xml.elements import DIALECT, ElementShape, shape, window_shape
+from hotspare.model.frontends.esp_xml.elements import DIALECT, PATTERN_AFTER_MATCH, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, expression
+from hotspare.model.frontends.values import chosen
 from hotspare.model.frontends.yaml.tree import Entries, Text
 from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
@@ -25,7 +26,9 @@ from hotspare.model.names import FIELD_NAME, repeated
 from hotspare.model.pattern_logic import certain_events, limits_in, open_us_max
 from hotspare.model.patterns import (
     ACTIVITIES,
+    AFTER_MATCH,
     Activity,
+    AfterMatch,
     EventOfInterest,
     Selected,
     WindowPattern,
@@ -71,7 +74,9 @@ class PatternType(WindowType[PatternWindow]):
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {
         "patterns": shape(children="pattern"),
         "pattern": shape(
-            f"name index active {XML_ATTRIBUTES}", f"events logic output timefields {pattern_scripts.XML_CHILDREN}", idle=XML_IDLE
+            f"name index active {PATTERN_AFTER_MATCH} {XML_ATTRIBUTES}",
+            f"events logic output timefields {pattern_scripts.XML_CHILDREN}",
+            idle=XML_IDLE,
         ),
         "events": shape(children="event"),
         "event": shape(f"name source {DIALECT}"),
@@ -100,6 +105,7 @@ windows:
           second: {source: trades, condition: price > p * 1.5 and q = price}
           third: {source: trades, condition: price > q and price - p > 1}
         logic: fby{10 seconds}(first, seen:2(second), third)
+        after_match: skip past last
         outputs: {user: first.user, low: first.price, high: {third: price * 2}}
         timefields: {trades: at}
   missing:
@@ -213,6 +219,8 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
             start = f"pattern {number}"
             text |= {f"{start} logic": str(pattern.parsed), f"{start} partition": ", ".join(pattern.partition)}
             text[f"{start} time"] = ", ".join(f"{source} by {name}" for source, name in sorted(pattern.time_fields))
+            if pattern.after_match is not AfterMatch.KEEP:
+                text[f"{start} after match"] = pattern.after_match.value
             if pattern.script is not None:
                 text |= {f"{start} {key}": value for key, value in pattern.script.meaning().items()}
                 text |= {f"{start} event {event.name}": f"{event.source}: function {event.function}" for event in pattern.events}
@@ -286,7 +294,7 @@ def _yaml_activity(values: YamlValues, node: Entries) -> Activity:
 
 
 def _yaml_pattern(values: YamlValues, name: str, node: Entries, common: Mapping[str, Any]) -> WindowPattern:
-    keys = ("events", "logic", "outputs", "index", "timefields", "active", *pattern_scripts.YAML_KEYS)
+    keys = ("events", "logic", "outputs", "index", "timefields", "after_match", "active", *pattern_scripts.YAML_KEYS)
     values.known(node, keys, f"pattern {name}")
     script, events = pattern_scripts.script_from_yaml(values, node), []
     for event, each in _mappings(values, node, "events").items():
@@ -305,6 +313,7 @@ def _yaml_pattern(values: YamlValues, name: str, node: Entries, common: Mapping[
         _yaml_activity(values, node),
         script,
         node.place,
+        values.option(node, "after_match", AFTER_MATCH, "after_match:", AfterMatch.KEEP),
     )
 
 
@@ -350,6 +359,8 @@ def _yaml_written(pattern: WindowPattern, writer: YamlWriter) -> Written:
         written["index"] = list(pattern.partition)
     if pattern.time_fields:
         written["timefields"] = dict(pattern.time_fields)
+    if pattern.after_match is not AfterMatch.KEEP:
+        written["after_match"] = pattern.after_match.value
     if pattern.activity is Activity.INACTIVE:
         written["active"] = False
     return written
@@ -358,6 +369,12 @@ def _yaml_written(pattern: WindowPattern, writer: YamlWriter) -> Written:
 def _xml_activity(values: EspValues, element: Any) -> Activity:
     is_active = not values.attribute(element, "active") or values.truth(element, "active")
     return Activity.ACTIVE if is_active else Activity.INACTIVE
+
+
+def _xml_after_match(values: EspValues, element: Any) -> AfterMatch:
+    text, place = values.attribute(element, PATTERN_AFTER_MATCH), values.tree.place(element)
+    found = chosen(text, AFTER_MATCH, "hs:after-match", place, values.found) if text else None
+    return AfterMatch.KEEP if found is None else found
 
 
 def _xml_pattern(values: EspValues, number: int, element: Any, schema: Schema | None) -> WindowPattern:
@@ -383,6 +400,7 @@ def _xml_pattern(values: EspValues, number: int, element: Any, schema: Schema | 
         _xml_activity(values, element),
         script,
         tree.place(element),
+        _xml_after_match(values, element),
     )
 
 
@@ -414,6 +432,8 @@ def _xml_written(pattern: WindowPattern) -> Xml:
         children.append(Xml("timefields", children=times))
     if pattern.partition:
         attributes["index"] = ",".join(pattern.partition)
+    if pattern.after_match is not AfterMatch.KEEP:
+        attributes[PATTERN_AFTER_MATCH] = pattern.after_match.value
     if pattern.activity is Activity.INACTIVE:
         attributes["active"] = "false"
     return Xml("pattern", "", attributes, tuple(children))

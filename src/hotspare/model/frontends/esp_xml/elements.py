@@ -23,6 +23,7 @@ DIALECT = f"{{{EXTENSION}}}dialect"
 PARTITION_BY = f"{{{EXTENSION}}}partition-by"
 GROUPED_BY = f"{{{EXTENSION}}}by"
 READS = f"{{{EXTENSION}}}reads"
+PATTERN_AFTER_MATCH = f"{{{EXTENSION}}}after-match"
 SOURCE_IDLE = f"{{{EXTENSION}}}idle"
 
 _STREAMS = "which windows have an output topic follows from the edges and from hs:publish"
