@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from hotspare.errors import SnapshotFormat, StoreError, UsageError
+from hotspare.errors import StoreError, UsageError
 from hotspare.retry import Retry
 from hotspare.stores import limits
 from hotspare.stores.content import Blob, checksum_of
@@ -162,10 +162,7 @@ def parse_manifest(text: bytes) -> Manifest:
     if not separator or checksum_of(body).encode() != checksum:
         raise ValueError("its manifest is truncated or its checksum differs")
     fields: dict[str, Any] = json.loads(body)
-    if fields["format"] != FORMAT:
-        raise SnapshotFormat(
-            f"a snapshot has format {fields['format']}, this hotspare reads {FORMAT}", hint="use the hotspare that wrote it"
-        )
+    limits.check_format("a snapshot", fields["format"], FORMAT)
     pages = tuple((page, Blob(digest, size)) for page, digest, size in fields["pages"])
     return Manifest(fields["written_time_us"], Blob(*fields["header"]), pages, checksum.decode())
 
