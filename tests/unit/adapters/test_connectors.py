@@ -140,19 +140,20 @@ def test_a_connector_that_failed_and_is_stopped_is_not_tried_again(tmp_path: Pat
 
 def test_a_connector_whose_work_cannot_go_on_is_waiting_until_it_does() -> None:
     """Its disk is full, or its server does not answer: that is reported once a minute while it lasts (SPEC I12, M5)."""
-    now_s = 0.0
-    standing = ConnectorStanding(lambda: now_s)
+    now_s = [0.0]
+    standing = ConnectorStanding(lambda: now_s[0])
     standing.began()
     count = standing.counter()
     count(3)
-    for now_s in (10.0, 70.0, 130.0):
+    for _ in range(3):
+        now_s[0] += 60
         standing.troubled("no space left on device")
         count(3)
         assert standing.facts() == ConnectorFacts("waiting", 3, "no space left on device")
     count(4)
     assert standing.facts() == ConnectorFacts("running", 4, "no space left on device")
     standing.troubled("no answer")
-    now_s = 200.0
+    now_s[0] += 70
     assert standing.facts().state == "running", "nothing was reported for more than a minute"
     standing.troubled("no answer")
     standing.failed("gone", 2.0)
