@@ -4,6 +4,7 @@ JVM, an executor, or an engine that reads a fact of its group."""
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -12,7 +13,7 @@ from hotspare.errors import UsageError
 
 _SQLITE = "sqlite:///"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
-_FILE = re.compile(r"file:(?://(?:localhost)?)?(/[^?#]*)", re.IGNORECASE)
+_FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/)[^?#]*)", re.IGNORECASE)
 """A URL that is another spelling of a path."""
 _OPTIONS = ("password_file", "key_file", "cache")
 _OPTION_ENDINGS = (".location", ".keytab", ".file")
@@ -73,6 +74,13 @@ def file_at(place: str) -> Path:
     if found := _SCHEME.match(place):
         raise UsageError(f"a place of {found[1]}: is not a file of this machine", hint="give a path, or a URL file:///PATH")
     return Path(place)
+
+
+def user_folder(variable: str, default: str) -> Path:
+    """Returns hotspare's folder below the one that an environment variable of XDG names, or below `default` in the user's home if
+    it names no absolute path."""
+    named = Path(os.environ.get(variable, ""))
+    return (named if named.is_absolute() else Path.home() / default) / "hotspare"
 
 
 def display_path(path: Path) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hotspare.errors import UsageError
 from hotspare.host.restoring import store_url
-from hotspare.places import absolute_path, absolute_place, absolute_url, display_path, file_at
+from hotspare.places import absolute_path, absolute_place, absolute_url, display_path, file_at, user_folder
 from hotspare.sqlite_file import parse_sqlite_url
 
 HOME = Path("/h o/me")
@@ -92,3 +92,12 @@ def test_without_a_folder_paths_begin_at_the_current_one(tmp_path: Path, monkeyp
 def test_a_folder_whose_name_would_end_the_path_is_refused() -> None:
     with pytest.raises(UsageError, match=r"file /a\?b/x.db cannot be named in a URL"):
         absolute_url("sqlite:///x.db", Path("/a?b"))
+
+
+@pytest.mark.parametrize(
+    ("value", "folder"), [("", "/h/.cache/hotspare"), ("rel", "/h/.cache/hotspare"), ("/var/c", "/var/c/hotspare")]
+)
+def test_the_users_folders(monkeypatch: pytest.MonkeyPatch, value: str, folder: str) -> None:
+    monkeypatch.setenv("HOME", "/h")
+    monkeypatch.setenv("XDG_CACHE_HOME", value)
+    assert user_folder("XDG_CACHE_HOME", ".cache") == Path(folder)
