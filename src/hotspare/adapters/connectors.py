@@ -96,7 +96,7 @@ class _Task:
 
 
 class ConnectorSet:
-    """All connectors of a valid project that run in an engine. `home` is the folder of relative file names, by default the current
+    """The connectors of a valid project that run in an engine. `home` is the folder of relative file names, by default the current
     one.
 
     `follow`, `start`, `end` and `stop` are called from one thread, again and again; only `stop` waits. A connector that fails is
@@ -148,7 +148,7 @@ class ConnectorSet:
         return {name: standing.state for name, standing in sorted(self._standings.items())}
 
     def facts(self) -> Mapping[str, ConnectorFacts]:
-        """What each connector, `query/window/connector`, does or did last; none before the first start. From any thread."""
+        """Returns the facts of each connector, `query/window/connector`; none before the first start. Thread-safe."""
         return {name: standing.facts() for name, standing in sorted(self._standings.items())}
 
     def follow(self, role: Role, epoch: int = 0) -> None:

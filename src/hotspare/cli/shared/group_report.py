@@ -1,4 +1,4 @@
-"""What coordination, bus and store know of a group, as one document with stable keys: what `hotspare status --json` prints.
+"""The report on groups that `hotspare status --json` prints: what coordination, bus and store know, in one document.
 
     {"groups": [{"group", "epoch", "active", "successor", "switchover_asked", "lease_left_ms",
                  "engines": [{"engine", "role", "last_role", "role_since_us", "heard_us", "step", "epoch", "host", "process_id",
