@@ -316,8 +316,9 @@ def _tick(action: do.Tick, state: GroupState, ports: Ports) -> None:
     inbound.facts = replace(inbound.facts, ticked_ms=ports.clock_ms())
     try:
         offset = ports.bus.append(inbound.partition, (TICK,))
-    except UnknownResult:
-        return  # one tick more or less changes nothing: it is part of the input where it is
+    except UnknownResult as error:  # one tick more or less changes nothing: it is part of the input where it is
+        notes.note_trouble(state, ports, HaEventKind.RESULT_UNKNOWN, error.message, error.in_one_line)
+        return
     inbound.facts = replace(inbound.facts, ticked_offset=offset)
     notes.note_unlocked(state)
 
