@@ -109,6 +109,25 @@ def test_messages_that_are_lost_while_it_works_are_named(shards: int) -> None:
     assert at > 20
 
 
+def test_the_notice_takes_out_what_came_into_a_shard() -> None:
+    """An adapter dies at each of its actions in turn, and the topic loses all that it read."""
+    lives, notices, is_over = 0, set[bytes](), False
+    while not is_over:
+        site = Losing(shards=2)
+        site.skip()
+        site.write(0, 3)
+        with Killed.after(lives) as act:
+            site.skip(act)
+            is_over = True
+        site.lose(0, 3)
+        site.skip()
+        site.check()
+        notices |= {row for row in site.found() if b"offsets" in row}
+        lives += 1
+    lost = b"partition 0 of topic sensors: offsets 0 to 2"
+    assert notices == {lost, lost + b", but shard 1 has its rows to 2"}
+
+
 @pytest.mark.parametrize("shards", [1, 2])
 def test_an_adapter_that_was_frozen_names_nothing_that_another_named(shards: int) -> None:
     at, is_over = 0, False
