@@ -8,7 +8,7 @@ HotspareError
 ├── ProjectError            HS-02xx  all mistakes of one project, each with its place
 ├── BusError                HS-03xx  a bus, its topics or the right to publish on them
 │   ├── BusUnavailable               may be retried: nothing was written
-│   ├── BusLocked                    may be retried: somebody else holds the bus's write lock
+│   ├── BusLocked                    may be retried: another process holds the bus's write lock
 │   ├── PositionLost                 the topic no longer holds a position that is needed
 │   ├── Fenced                       a newer epoch has the right to publish
 │   ├── UnknownResult                a commit was sent and no answer came: read progress to learn the truth

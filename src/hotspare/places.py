@@ -4,6 +4,7 @@ JVM, an executor, or an engine that reads a fact of its group."""
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -11,7 +12,9 @@ from urllib.parse import quote, unquote
 from hotspare.errors import UsageError
 
 _SQLITE = "sqlite:///"
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/)[^?#]*)", re.IGNORECASE)
+"""A URL that is another spelling of a path."""
 _OPTIONS = ("password_file", "key_file", "cache")
 _OPTION_ENDINGS = (".location", ".keytab", ".file")
 """Of librdkafka, such as `ssl.ca.location`."""
@@ -20,8 +23,12 @@ _NO_PATHS = ("", "probe")
 
 
 def absolute_path(path: Path | str, folder: Path | None = None) -> Path:
-    """Returns the path; a relative one begins at `folder`, by default the current one. Symbolic links and `..` stay."""
-    return Path(path).absolute() if folder is None else folder / path
+    """Returns the path; a relative one begins at `folder`. Without `folder` it begins at the current one, and `~/` at the user's
+    home: shells replace that only where a word begins. Symbolic links and `..` stay."""
+    if folder is not None:
+        return folder / path
+    given = Path(path)
+    return (given.expanduser() if given.parts[:1] == ("~",) else given).absolute()
 
 
 def absolute_url(url: str, folder: Path | None = None) -> str:
@@ -53,10 +60,27 @@ def is_relative_option(name: str, value: str) -> bool:
 
 
 def absolute_place(text: str, folder: Path | None = None) -> str:
-    """Returns `absolute_url` of a text with a scheme, `absolute_path` of any other text, and "" of an empty one."""
+    """Returns the path that a `file:` URL without options names, `absolute_url` of another text with a scheme, `absolute_path` of
+    any other text, and "" of an empty one."""
+    if found := _FILE.fullmatch(text):
+        return unquote(found[1])
     if not text or _SCHEME.match(text):
         return absolute_url(text, folder)
     return str(absolute_path(text, folder))
+
+
+def file_at(place: str) -> Path:
+    """Returns the path that `absolute_place` found. UsageError for a URL, which names no file of this machine."""
+    if found := _SCHEME.match(place):
+        raise UsageError(f"a place of {found[1]}: is not a file of this machine", hint="give a path, or a URL file:///PATH")
+    return Path(place)
+
+
+def user_folder(variable: str, default: str) -> Path:
+    """Returns hotspare's folder below the one that an environment variable of XDG names, or below `default` in the user's home if
+    it names no absolute path."""
+    named = Path(os.environ.get(variable, ""))
+    return (named if named.is_absolute() else Path.home() / default) / "hotspare"
 
 
 def display_path(path: Path) -> str:

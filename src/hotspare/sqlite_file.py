@@ -47,7 +47,7 @@ class Sync(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """What makes a file ours: the number in its header, the version of its tables, and how they are made."""
+    """A kind of files of hotspare: the number in their header, the version of their tables, and how these are made."""
 
     name: str
     application_id: int

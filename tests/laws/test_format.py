@@ -37,6 +37,7 @@ from hotspare.model.load import load_text
 from hotspare.model.project import Connector, ConnectorDirection
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.testing.cluster import wait_until
+from tests.unit.adapters.test_topics_in import ToEnd
 
 pytestmark = pytest.mark.law
 
@@ -240,7 +241,7 @@ def through_a_topic(format_: str, schema: Schema, batch: pa.RecordBatch, options
     for placed in form.messages(batch, 1, 0, Message(0, 0, b"", ())):
         bus.append(OTHERS, [placed.message])
     stop = threading.Event()
-    reader = _ToEnd(BusTopicReader(bus, OTHERS.topic), stop)
+    reader = ToEnd(BusTopicReader(bus, OTHERS.topic), stop)
     made = topic_publish_options(connector("kafka", PUBLISH, kafkatype=format_, **options), schema, "s")
     publish_topic(bus, IN, reader, made, stop)  # type: ignore[arg-type]
     assert read([message for message in inbound(bus) if message.value], schema) == expected
@@ -253,23 +254,6 @@ def test_odd_texts_in_fields_with_odd_names(format_: str) -> None:
         through_a_file(format_, NASTY, NASTY_ROWS, "")
     if format_ in TOPICS:
         through_a_topic(format_, NASTY, NASTY_ROWS, {})
-
-
-class _ToEnd:
-    """Asks to stop when there is nothing left to read."""
-
-    def __init__(self, reader: BusTopicReader, stop: threading.Event) -> None:
-        self._reader = reader
-        self._stop = stop
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._reader, name)
-
-    def read(self, messages_max: int, _wait_ms: int) -> Sequence[object]:
-        arrived = self._reader.read(messages_max, 0)
-        if not arrived:
-            self._stop.set()
-        return arrived
 
 
 PROJECT = """

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.errors import UsageError
-from hotspare.places import absolute_path, absolute_place, absolute_url, display_path
+from hotspare.host.restoring import store_url
+from hotspare.places import absolute_path, absolute_place, absolute_url, display_path, file_at, user_folder
 from hotspare.sqlite_file import parse_sqlite_url
 
 HOME = Path("/h o/me")
@@ -51,9 +52,32 @@ def test_the_file_of_a_bus_is_the_one_below_the_folder(name: str) -> None:
     assert absolute_path(name, HOME) == HOME / name
 
 
-@pytest.mark.parametrize("place", ["tcp://:7000", "http://registry:8081", "s3a://bucket/x", "hdfs:/x", "file:/x", "/x"])
+@pytest.mark.parametrize("place", ["tcp://:7000", "http://registry:8081", "s3a://bucket/x", "hdfs:/x", "file:///x?key_env=k", "/x"])
 def test_a_place_that_is_absolute_stays(place: str) -> None:
     assert absolute_place(place, HOME) == place
+
+
+@pytest.mark.parametrize("url", ["file:/a/b%20%23", "file:///a/b%20%23", "FILE://localhost/a/b%20%23"])
+def test_a_url_of_a_file_is_its_path(url: str) -> None:
+    assert absolute_place(url) == "/a/b #"
+    assert file_at(absolute_place(url)) == Path("/a/b #")
+    assert store_url(url) == "file:///a/b%20%23"
+
+
+@pytest.mark.parametrize("place", ["s3://user:secret@bucket/x", "file://host/x", "hdfs:/x"])
+def test_a_url_is_no_file_of_this_machine(place: str) -> None:
+    with pytest.raises(UsageError, match=f"a place of {place.partition(':')[0]}: is not a file of this machine"):
+        file_at(absolute_place(place))
+
+
+def test_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shells leave it in the middle of a word, as in `--in q/w=~/in.csv`."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert absolute_path("~/in.csv") == tmp_path / "in.csv"
+    assert absolute_place("~/in.csv") == str(tmp_path / "in.csv")
+    assert absolute_url("sqlite:///~/b.db") == f"sqlite:///{tmp_path}/b.db"
+    assert absolute_path("~in.csv") == Path.cwd() / "~in.csv"
+    assert absolute_path("~/in.csv", HOME) == HOME / "~/in.csv"
 
 
 def test_without_a_folder_paths_begin_at_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,3 +92,12 @@ def test_without_a_folder_paths_begin_at_the_current_one(tmp_path: Path, monkeyp
 def test_a_folder_whose_name_would_end_the_path_is_refused() -> None:
     with pytest.raises(UsageError, match=r"file /a\?b/x.db cannot be named in a URL"):
         absolute_url("sqlite:///x.db", Path("/a?b"))
+
+
+@pytest.mark.parametrize(
+    ("value", "folder"), [("", "/h/.cache/hotspare"), ("rel", "/h/.cache/hotspare"), ("/var/c", "/var/c/hotspare")]
+)
+def test_the_users_folders(monkeypatch: pytest.MonkeyPatch, value: str, folder: str) -> None:
+    monkeypatch.setenv("HOME", "/h")
+    monkeypatch.setenv("XDG_CACHE_HOME", value)
+    assert user_folder("XDG_CACHE_HOME", ".cache") == Path(folder)

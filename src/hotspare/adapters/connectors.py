@@ -96,7 +96,7 @@ class _Task:
 
 
 class ConnectorSet:
-    """All connectors of a valid project that run in an engine. `home` is the folder of relative file names, by default the current
+    """The connectors of a valid project that run in an engine. `home` is the folder of relative file names, by default the current
     one.
 
     `follow`, `start`, `end` and `stop` are called from one thread, again and again; only `stop` waits. A connector that fails is
@@ -148,7 +148,7 @@ class ConnectorSet:
         return {name: standing.state for name, standing in sorted(self._standings.items())}
 
     def facts(self) -> Mapping[str, ConnectorFacts]:
-        """What each connector, `query/window/connector`, does or did last; none before the first start. From any thread."""
+        """Returns the facts of each connector, `query/window/connector`; none before the first start. Thread-safe."""
         return {name: standing.facts() for name, standing in sorted(self._standings.items())}
 
     def follow(self, role: Role, epoch: int = 0) -> None:
@@ -399,12 +399,7 @@ class ConnectorSet:
         self._tell_ended()
 
     def _perform(self, task: _Task, run: _Run, log: Log) -> None:
-        """Does the task's work; again, after a pause, each time that it failed."""
-        while not self._is_done(task, run, log):
-            pass  # it worked for a while before it failed: pauses begin anew
-
-    def _is_done(self, task: _Task, run: _Run, log: Log) -> bool:
-        """Whether the work came to its end, or was stopped. False if a try failed that had lasted."""
+        """Does the task's work; again, after a pause that grows, each time that it failed."""
         standing, failure = run.standings[task.name], dict[str, str]()
 
         def pause(pause_s: float) -> None:
@@ -412,18 +407,16 @@ class ConnectorSet:
             log.event(LogEvent.CONNECTOR_FAILED, **failure, retry_s=pause_s)
             run.stopped.wait(pause_s)
 
-        for tried in self._after_failure.tries(pause):
-            if tried and run.stopped.is_set():
-                return True
-            standing.began()
-            begun_s = time.monotonic()
-            failure = self._failure(task, run, standing, log)
-            if not failure:
-                return True
-            if time.monotonic() - begun_s >= LASTING_S:
-                pause(self._after_failure.pause_s)
-                break
-        return False
+        while True:
+            for _ in self._after_failure.tries(pause):
+                standing.began()
+                begun_s = time.monotonic()
+                failure = self._failure(task, run, standing, log)
+                if not failure:
+                    return
+                if time.monotonic() - begun_s >= LASTING_S:
+                    break
+            pause(self._after_failure.pause_s)  # it worked for a while before it failed: pauses begin again
 
     def _failure(self, task: _Task, run: _Run, standing: ConnectorStanding, log: Log) -> dict[str, str]:
         """Does the work once; why it failed, as fields of the log, none if it did not."""
@@ -454,8 +447,8 @@ class ConnectorSet:
             else:
                 if run.stopped.is_set() or not turn.is_set():
                     return
+            standing.troubled(reason)
             if reason != told and not run.stopped.is_set():
-                standing.troubled(reason)
                 log.event(LogEvent.CONNECTOR_WAITS, reason)
                 told = reason
 

@@ -16,7 +16,7 @@ class ConnectorState(Enum):
     """SPEC I12."""
 
     WAITING = "waiting"
-    """For the groups that its own starts after."""
+    """For the groups that its own starts after; as people are shown it, also for what keeps its work from going on."""
     RUNNING = "running"
     FINISHED = "finished"
     """A publisher at the end of its source."""

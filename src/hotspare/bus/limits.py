@@ -131,7 +131,9 @@ def check_reader(reader: str, offsets: Mapping[Partition, int]) -> None:
 
 
 def topic_missing(topic: str) -> TopicMissing:
-    return TopicMissing(f"topic {topic} does not exist", hint="check the prefix; an engine creates its topics when it starts")
+    return TopicMissing(
+        f"topic {topic} does not exist", hint="is its name right? an engine creates the topics of its prefix when it starts"
+    )
 
 
 def partitions_of(topics: Mapping[str, int], topic: str) -> list[Partition]:

@@ -54,7 +54,7 @@ def check_within(topic: str, number: int, offset: int, bounds: tuple[int, int]) 
         raise PositionLost(
             f"partition {number} of topic {topic} no longer holds offset {offset}",
             detail=f"the oldest offset kept is {begin}, {begin - offset} offsets are gone",
-            hint="to go on behind them in this partition: --skip-lost (property skiplost of a connector); a bad event names them",
+            hint="let the topic keep its messages until they are read",
         )
     if offset > end:
         raise BusUnavailable(

@@ -31,7 +31,7 @@ from hotspare.cli.shared.turns import (
     transport,
 )
 from hotspare.cli.shared.values import ShardsOption, StampUnitOption, chosen_stamp_unit, prefix_of, refuse_idle
-from hotspare.places import absolute_place
+from hotspare.places import absolute_place, file_at
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.canonical import RowForm
@@ -201,7 +201,7 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
 
     address = parse_address(file)
     if address is None:
-        check_readable(Path(file))
+        check_readable(file_at(file))
     where, routing = inbound_place(bus, target, options.form.schema)
     topic = where.topic
     if address is not None:
@@ -213,7 +213,7 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
             show(now.bytes_published, now.bytes_total, f"{now.events} events")
 
         def work(turn: threading.Event) -> PublishProgress:
-            return publish_file(bus, where, Path(file), options, turn, report, say_trouble, routing, say_warning)
+            return publish_file(bus, where, file_at(file), options, turn, report, say_trouble, routing, say_warning)
 
         done = in_turns(turns, bus, target.bus_url, work, stop)
     say_published(done, file, topic, options.growth)

@@ -215,7 +215,7 @@ def _engines(group: Document) -> list[tuple[Any, ...]]:
 
 
 def _connectors(group: Document) -> list[tuple[Any, ...]]:
-    """Of engines that give signs of life."""
+    """Returns the rows of the connectors of engines that give signs of life."""
     return [
         (engine["engine"], *_values(each, "connector state rows"), _in_seconds(each["retry_in_ms"]), each["last_error"] or "")
         for engine in group["engines"]

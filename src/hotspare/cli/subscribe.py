@@ -29,7 +29,7 @@ from hotspare.cli.shared.turns import (
     transport,
 )
 from hotspare.cli.shared.values import prefix_of, refuse_idle, window_path
-from hotspare.places import absolute_place
+from hotspare.places import absolute_place, file_at
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.canonical import FileFormat
@@ -149,14 +149,14 @@ def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyl
         bus = existing_bus(stack, chosen.bus_url)
         if stream.bad:
             topic = bad_topic(prefix, checked_name(stream.bad))
-            _subscribe(bus, chosen, topic, stream.partition, Path(file), BadRowFormat(), options)
+            _subscribe(bus, chosen, topic, stream.partition, file_at(file), BadRowFormat(), options)
             return
         path = window_path(stream.window)
         topic = outbound_topic(prefix, path.project, path.query, path.window)
         rows = OutputRows(style, window_schema(bus, prefix, stream.project, stream.properties, stream.window, Side.STREAM))
         address = parse_address(file)
         if address is None:
-            _subscribe(bus, chosen, topic, stream.partition, Path(file), rows, options)
+            _subscribe(bus, chosen, topic, stream.partition, file_at(file), rows, options)
         else:
             _refuse_options_of_files(options)
             _serve(bus, chosen, topic, address, rows, stream)

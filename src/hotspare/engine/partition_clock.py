@@ -1,4 +1,4 @@
-"""From the append times of one inbound partition, which may be wrong, to times that an engine believes.
+"""Turns the append times of one inbound partition, which may be wrong, into times that an engine believes.
 
 The bus stamps messages with the clock of the machine that stores them. Such a clock may be wrong for a moment or for hours, and
 where publishers set the times, any single one may be anything. A believed time never falls. From one message to the next:
@@ -7,7 +7,7 @@ where publishers set the times, any single one may be anything. A believed time 
 - A leap beyond that waits for what follows in the same partition. It is believed when a tick shows the partition's clock still on
   that side and `skew_max_us / CONFIRMED_BY` later; so a gap without messages keeps its length. A message that goes on where the
   clock was before, or lies more than `skew_max_us` before the leap, refutes it: then the message has the time believed before it.
-  Where nobody ticks, `unticked_rows_max` rows that follow confirm a leap, too: old input, from before there was an engine.
+  Without ticks, `unticked_rows_max` rows that follow confirm a leap, too: old input, from before there was an engine.
 - A time that has fallen does not stop time: it goes on at half the speed of the partition's clock until that has caught up.
 
 What is believed of a message depends on the state behind the one before it (`Belief`) and on what follows it in the partition, so

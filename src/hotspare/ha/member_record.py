@@ -88,7 +88,7 @@ def member_of(state: GroupState, now_ms: int, connectors: Mapping[str, Connector
 
 
 def _connectors(found: Mapping[str, ConnectorFacts]) -> dict[str, list[object]]:
-    """By name, those that failed first; of long errors the beginning."""
+    """Returns the facts of connectors by name, those that failed first; long errors are cut off."""
     names = sorted(found, key=lambda name: (found[name].retry_in_ms is None, name))[:_CONNECTORS_MAX]
     return {name: [f.state, f.rows, f.last_error[:_ERROR_LENGTH_MAX], f.retry_in_ms] for name in names for f in [found[name]]}
 

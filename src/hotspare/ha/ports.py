@@ -54,7 +54,7 @@ def _reads_anyway(_: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorFacts:
-    """What a connector of this engine does. `retry_in_ms`: when one that failed is tried again; None for all others."""
+    """The standing of a connector of this engine. `retry_in_ms`: when one that failed is tried again; None for all others."""
 
     state: str
     rows: int = 0
@@ -63,7 +63,7 @@ class ConnectorFacts:
 
 
 def _no_connectors() -> Mapping[str, ConnectorFacts]:
-    """Where nothing but the group runs."""
+    """Returns the facts of a group that runs without connectors."""
     return {}
 
 
@@ -81,7 +81,7 @@ class Ports:
     partitions (index of the topic, number) that alone are to be read from now on, none for all. Both must not block.
     `open_store` opens another store than the group's, to persist a snapshot there; who opened it closes it.
     `connectors` tells of each connector of this engine, `query/window/connector`, for people.
-    Within `unlocked` a call of a promotion is under way, and batches are computed and held beside it. Only what the call needs may
+    Within `unlocked` a call of a promotion is under way, and batches are computed and held meanwhile. Only what the call needs may
     be touched there.
     """
 

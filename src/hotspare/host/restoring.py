@@ -15,7 +15,7 @@ from hotspare.ha.effects.restoring import Destination, Source, choose, find, tak
 from hotspare.ha.rules.joining import restorable
 from hotspare.host.definition import PipelineFactory, group_topics
 from hotspare.model.project import Project
-from hotspare.places import absolute_path, absolute_url
+from hotspare.places import absolute_place, file_at
 from hotspare.shard import shards_of
 from hotspare.stores.contract import Store
 from hotspare.stores.encryption import KEY
@@ -29,18 +29,19 @@ _SECRETS = "password", "secret", "token", "account_key", ".pem", "connection_str
 def store_url(text: str, folder: Path | None = None) -> str:
     """Returns the URL of a store, given as a URL or as the path of its folder; relative paths begin at `folder`, by default the
     current one. UsageError if it holds a password: requests become facts that all engines of the group read."""
-    if "://" not in text:
-        return absolute_path(text, folder).as_uri()
+    place = absolute_place(text, folder)
+    if "://" not in place:
+        return file_at(place).as_uri()
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(place)
         options = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
         has_password = bool(parts.password) or any(name == KEY or name.lower().endswith(_SECRETS) for name in options)
     except ValueError:
-        return text  # whoever opens it says so
+        return place  # opening the store reports it
     if has_password:
         hint = "name its place: password_file=..., or key_file=..."
         raise UsageError("a password does not stand in this URL, which all engines read", hint=hint)
-    return absolute_url(text, folder)
+    return place
 
 
 def snapshot_url(named: str, folder: Path | None = None) -> str:

@@ -1,4 +1,4 @@
-"""At start: reports what in the settings of the bus's topics is unlike what hotspare needs (SPEC B9, Z20, Z21)."""
+"""Reports, when an engine starts, settings of the bus's topics that are unlike what hotspare needs (SPEC B9, Z20, Z21)."""
 
 from __future__ import annotations
 

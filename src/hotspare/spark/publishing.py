@@ -62,8 +62,8 @@ def publish(
     called, and goes on where it was interrupted; so another table needs another name. Columns are as `apply` has them. `project` is
     the project's file, where no engine has told the bus of it yet.
 
-    Of a table that stands, returns how many rows were written by this call. Of one that grows, returns Spark's writer: give it a
-    checkpoint and start it. Its micro-batches are told apart by their numbers, so a new checkpoint needs a new name.
+    Returns the count of rows that this call wrote; for a streaming table Spark's writer: give it a checkpoint and start it. Its
+    micro-batches are told apart by their numbers, so a new checkpoint needs a new name.
     """
     bus, file = checked_bus(bus), absolute_path(project) if project else None
     if not name:

@@ -203,7 +203,7 @@ def _write_manifest(folder: GroupFolder, claim: Claim, entry: Entry, replaced: E
 
 
 def _undamaged(entry: Entry) -> Manifest | None:
-    """None where it is damaged; FileNotFoundError where it is gone, SnapshotFormat where it has another format."""
+    """Returns the manifest, None if it is damaged. FileNotFoundError if it is gone, SnapshotFormat if it has another format."""
     try:
         return entry.read()
     except ValueError:

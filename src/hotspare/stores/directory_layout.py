@@ -1,21 +1,21 @@
-"""The files of a snapshot folder: content-addressed blobs, manifests, markers, and how what nobody names is collected.
+"""The files of a snapshot folder: content-addressed blobs, manifests, markers, and how unreferenced ones are collected.
 
     <root>/.store-id                                   the store's random id
-    <root>/<group>/lock                                held by the one who collects
+    <root>/<group>/lock                                held by the collector
     <root>/<group>/claims/                             what writers count on (`directory_claims`)
     <root>/<group>/pages/<xxh3-128 of the content>     a page or header; one that is there is not written again
     <root>/<group>/<order>,<engine>,<name>.snapshot    a manifest: what the snapshot consists of; its presence makes it one
     <root>/<group>/<order>,<engine>,<name>.confirmed   the checksum of the manifest that was confirmed
-    <root>/<group>/pages/hidden-...                    about to be deleted, unless somebody counts on it
+    <root>/<group>/pages/hidden-...                    about to be deleted, unless a writer counts on it
     tmp-<claim>-... in either folder                   being written
 
-Order, engine and name stand in the file's name, so that a snapshot whose manifest is damaged is still listed and gets reported.
+Order, engine and name are in the file's name, so that a snapshot whose manifest is damaged is still listed and gets reported.
 The marker holds the manifest's checksum: a marker left behind can never confirm another snapshot of the same name, and one that was
 half written confirms nothing.
 
 A page is deleted only where no manifest and no claim of a writer names it. Claims end with their process, also by `kill -9`:
-whatever a crashed write left is garbage from then on, whatever its age. Writers wait for nobody. Who would collect while somebody
-else does leaves it to that one; so does whoever finds a manifest of another format, which may name more than it can read.
+whatever a crashed write left is garbage from then on, whatever its age. Writers never wait. A collector leaves the work to
+one that is at it, and to other versions if it finds a manifest of another format, which may name more than it can read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from hotspare.errors import SnapshotFormat, StoreError, UsageError
+from hotspare.errors import StoreError, UsageError
 from hotspare.retry import Retry
 from hotspare.stores import limits
 from hotspare.stores.content import Blob, checksum_of
@@ -162,10 +162,7 @@ def parse_manifest(text: bytes) -> Manifest:
     if not separator or checksum_of(body).encode() != checksum:
         raise ValueError("its manifest is truncated or its checksum differs")
     fields: dict[str, Any] = json.loads(body)
-    if fields["format"] != FORMAT:
-        raise SnapshotFormat(
-            f"a snapshot has format {fields['format']}, this hotspare reads {FORMAT}", hint="use the hotspare that wrote it"
-        )
+    limits.check_format("a snapshot", fields["format"], FORMAT)
     pages = tuple((page, Blob(digest, size)) for page, digest, size in fields["pages"])
     return Manifest(fields["written_time_us"], Blob(*fields["header"]), pages, checksum.decode())
 
@@ -309,7 +306,7 @@ class GroupFolder:
                     (self.pages / blob.hash).unlink(missing_ok=True)
 
     def collect(self) -> None:
-        """Delete what nobody names, unless somebody else collects now or a manifest is of another format."""
+        """Deletes unreferenced files, unless another collector is at work or a manifest has another format."""
         with contextlib.suppress(StoreError, OSError), self._collecting():
             left = [path for folder in (self.folder, self.pages) for path in folder.iterdir() if path.name.startswith(_TEMPORARY)]
             markers = [path for path in self.folder.iterdir() if path.suffix == _MARKER]

@@ -1,9 +1,9 @@
 """Pages of a large snapshot that stay on a server, and are read when they are asked for: a restore is as quick as what it needs.
 
-Whoever reads them holds them, by a word on the server that names the reader, so that they stay when their snapshot is discarded
-meanwhile. The word is renewed as long as somebody has the pages; a reader that was not heard of for `reader_gone_s` is taken for
-dead. If it does live, say because it stood still, what it asks for may be gone, and it is told so. A server that is away for a
-moment is asked again: whoever reads late cannot go on without.
+A reader holds them by a record on the server that names it, so that they stay when their snapshot is discarded meanwhile. The
+record is renewed as long as the reader has the pages; a reader that was not heard of for `reader_gone_s` is taken for dead. If it
+lives, say because it was frozen, the pages may be gone, and it gets an error. A server that is away for a moment is asked again: a
+reader cannot go on without its pages.
 """
 
 from __future__ import annotations

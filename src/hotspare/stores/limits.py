@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from uuid import uuid4
 
-from hotspare.errors import SnapshotDamaged, StoreError, UsageError
+from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 NAME_LENGTH_MAX = 300
@@ -64,6 +64,12 @@ def damaged(group: str, name: str, detail: str) -> SnapshotDamaged:
     return SnapshotDamaged(
         f"snapshot {name} of group {group} is damaged", detail=detail, hint="an older snapshot is used if there is one"
     )
+
+
+def check_format(subject: str, found: object, known: int) -> None:
+    """Raises SnapshotFormat unless `found`, the version in which `subject` is written, is the `known` one."""
+    if found != known:
+        raise SnapshotFormat(f"{subject} has format {found}, this hotspare reads {known}", hint="use the hotspare that wrote it")
 
 
 def taken(group: str, name: str) -> StoreError:

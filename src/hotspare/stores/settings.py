@@ -11,7 +11,8 @@ _AWAY = Retry(lasting_s=30.0, pause_s=0.1, pause_max_s=2.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """Of one opened store. All processes that use a store have the same `reader_gone_s` and `writer_gone_s`, except in tests."""
+    """The settings of an opened store. All processes that use it have the same `reader_gone_s` and `writer_gone_s`, except in
+    tests."""
 
     at_once_bytes_max: int = 16 << 20
     """A larger snapshot is read page by page: it may be larger than memory."""

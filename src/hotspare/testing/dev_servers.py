@@ -24,6 +24,7 @@ from enum import Enum
 from pathlib import Path
 
 from hotspare.errors import ClusterError, UsageError
+from hotspare.places import user_folder
 from hotspare.processes import is_process_gone, process_start
 from hotspare.retry import Retry
 from hotspare.testing.cluster import wait_until
@@ -72,8 +73,7 @@ class DevRecord:
 
 def default_folder() -> Path:
     """Where the records are if nothing was said: a folder of the user's, by the rules for state that outlives a login."""
-    home = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(home) if Path(home).is_absolute() else Path.home() / ".local" / "state") / "hotspare" / "dev"
+    return user_folder("XDG_STATE_HOME", ".local/state") / "dev"
 
 
 def record_path(folder: Path, kind: DevKind) -> Path:

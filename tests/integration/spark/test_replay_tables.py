@@ -28,24 +28,26 @@ ROWS, CARDS, FIRST_US = 400, 7, 1_700_000_000_000_000
 
 
 @pytest.fixture
-def request_of_tables(tmp_path: Path) -> TablesRequest:
+def request_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TablesRequest:
+    """Files whose names are not ASCII, in a locale that knows only ASCII."""
+    monkeypatch.setenv("LC_ALL", "C")
     (tmp_path / "cards.yaml").write_text(PROJECT)
     times = [FIRST_US + i * 77_000_000 for i in range(ROWS)]
     rows = {"id": range(ROWS), "card": [f"c{i % CARDS}" for i in range(ROWS)], "amount": [float(i % 50) for i in range(ROWS)]}
     table = pa.table(
         {**{name: pa.array(values) for name, values in rows.items()}, "at": pa.array(times, pa.timestamp("us", "UTC"))}
     )
-    (tmp_path / "payments.parquet").mkdir()
+    (tmp_path / "Zürich.parquet").mkdir()
     for part in range(2):
         pq.write_table(
-            table.filter(pa.array([i % 2 == part for i in range(ROWS)])), tmp_path / "payments.parquet" / f"{part}.parquet"
+            table.filter(pa.array([i % 2 == part for i in range(ROWS)])), tmp_path / "Zürich.parquet" / f"{part}.parquet"
         )
     lines = (f"i,n,{i},c{i % CARDS},{float(i % 50)},{times[i]}\n" for i in range(ROWS))
     (tmp_path / "payments.csv").write_text("".join(lines))
     return TablesRequest(
         tmp_path / "cards.yaml",
-        {"watch/payments": str(tmp_path / "payments.parquet")},
-        {"watch/spent": str(tmp_path / "spent")},
+        {"watch/payments": str(tmp_path / "Zürich.parquet")},
+        {"watch/spent": str(tmp_path / "spent 東")},
         {"watch/payments": "at"},
         master="local[2]",
         conf={"spark.sql.adaptive.coalescePartitions.enabled": "false", "spark.sql.shuffle.partitions": "3"},
@@ -57,7 +59,7 @@ def test_the_outputs_of_a_key_are_those_of_the_local_runner(request_of_tables: T
     told: list[tuple[int, int, str]] = []
     found = replay_tables(request_of_tables, lambda *now: told.append(now))
     assert told and all(0 <= done <= total and stages for done, total, stages in told)
-    written = pq.read_table(tmp_path / "spent").sort_by([("shard", "ascending"), ("sequence", "ascending")]).to_pylist()
+    written = pq.read_table(tmp_path / "spent 東").sort_by([("shard", "ascending"), ("sequence", "ascending")]).to_pylist()
     assert found.undivided == "" and found.rows == {"watch/spent": len(written)}
     assert len({row["shard"] for row in written}) > 1
     out, rows = tmp_path / "spent.csv", ("--in", f"watch/payments={tmp_path / 'payments.csv'}", "--time", "watch/payments=at")

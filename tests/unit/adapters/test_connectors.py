@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hotspare.adapters.connector_standing import ConnectorStanding
 from hotspare.adapters.connectors import AFTER_FAILURE, ConnectorSet, ConnectorState
 from hotspare.adapters.esp.connector_options import connector_file, home_properties, publish_options, subscribe_options
 from hotspare.adapters.esp.socket_options import connector_address
@@ -126,6 +127,40 @@ def test_a_connector_that_failed_is_tried_again_and_shows_it(tmp_path: Path) -> 
     assert rows(bus) == [b"i,n,1,1", b"i,n,2,2"]
     engine.stop()
     assert engine.facts()["cq/window/writer"] == ConnectorFacts("stopped", 5)
+
+
+def test_a_connector_that_failed_and_is_stopped_is_not_tried_again(tmp_path: Path) -> None:
+    engine = ConnectorSet(load_text(PROJECT, "project.yaml").resolved, new_bus(), "p", tmp_path, Log())
+    engine.start()
+    wait_until(lambda: engine.facts()["cq/source/reader"].retry_in_ms is not None, "the failure")
+    engine.stop()
+    found = engine.facts()["cq/source/reader"]
+    assert (found.state, found.retry_in_ms) == ("stopped", None)
+
+
+def test_a_connector_whose_work_cannot_go_on_is_waiting_until_it_does() -> None:
+    """Its disk is full, or its server does not answer: that is reported once a minute while it lasts (SPEC I12, M5)."""
+    now_s = [0.0]
+    standing = ConnectorStanding(lambda: now_s[0])
+    standing.began()
+    count = standing.counter()
+    count(3)
+    for _ in range(3):
+        now_s[0] += 60
+        standing.troubled("no space left on device")
+        count(3)
+        assert standing.facts() == ConnectorFacts("waiting", 3, "no space left on device")
+    count(4)
+    assert standing.facts() == ConnectorFacts("running", 4, "no space left on device")
+    standing.troubled("no answer")
+    now_s[0] += 70
+    assert standing.facts().state == "running", "nothing was reported for more than a minute"
+    standing.troubled("no answer")
+    standing.failed("gone", 2.0)
+    assert standing.facts() == ConnectorFacts("failed", 4, "gone", 2_000)
+    standing.ended(ConnectorState.STOPPED)
+    standing.troubled("late")
+    assert standing.facts() == ConnectorFacts("stopped", 4, "late")
 
 
 def test_pauses_after_failures_double_up_to_five_minutes() -> None:

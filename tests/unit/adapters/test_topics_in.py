@@ -62,7 +62,7 @@ class Site:
     def bring(self, act: Callable[[], None] = lambda: None, **more: object) -> TopicPublished:
         """Publish what is there; `act` is told before each action of the adapter."""
         stop = threading.Event()
-        reader = _ToEnd(BusTopicReader(self.their_bus(), OTHERS), stop)
+        reader = ToEnd(BusTopicReader(self.their_bus(), OTHERS), stop)
         options = TopicPublishOptions(**{"source_name": "s"} | more)  # type: ignore[arg-type]
         way = routing_by(SCHEMA, "id", self.shards)
         routing = None if way is None else RowRouting(SCHEMA, way)
@@ -73,7 +73,7 @@ class Site:
         return [row for message in messages for row in message.value.split(b"\n")]
 
 
-class _ToEnd:
+class ToEnd:
     """Asks to stop when there is nothing left to read."""
 
     def __init__(self, reader: BusTopicReader, stop: threading.Event) -> None:

@@ -22,7 +22,7 @@ from hotspare.bus.topic_writer import BusTopicWriter
 from hotspare.engine.codec import arrow_block, avro_block
 from hotspare.engine.routing import key_partitions
 from hotspare.engine.rows.batch import EVENT_FORMATS, OUTPUT_COLUMNS, MessageFormat
-from hotspare.errors import BusError, TopicMissing, UsageError
+from hotspare.errors import BusError, PositionLost, TopicMissing, UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.adapters.killed import Killed, Mortal, struck
 from tests.unit.adapters.outputs import ROWS, SCHEMA, TOPIC, UB, D, I, N, Row, block
@@ -128,6 +128,18 @@ def test_an_update_that_two_messages_hold_is_collapsed_whoever_sends_its_second_
     site.put([(D, N, 1, 1.0), (I, N, 2, 1.0)])
     site.send(choice=collapsed)
     assert site.found() == [b"I,N,1,1", b"U,N,1,2", b"I,N,2,1"]
+
+
+def test_outputs_that_are_lost_end_it_without_an_option_of_publishers() -> None:
+    site = Site()
+    site.put([(I, N, 1, 1.0)])
+    site.send()
+    site.put([(I, N, 2, 1.0)])
+    site.put([(I, N, 3, 1.0)])
+    site.bus().trim(Partition(TOPIC), 2)
+    with pytest.raises(PositionLost, match="no longer holds offset 1") as caught:
+        site.send()
+    assert "--skip-lost" not in caught.value.hint
 
 
 def test_what_is_missing_in_the_stream_is_told() -> None:

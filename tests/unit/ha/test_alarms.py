@@ -8,15 +8,18 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from hotspare.bus.contract import Partition
 from hotspare.coordination.contract import Leader
-from hotspare.errors import BusUnavailable, CoordinationSuspended, HotspareError, StoreError
+from hotspare.errors import BusUnavailable, CoordinationSuspended, HotspareError, StoreError, UnknownResult
 from hotspare.ha.effects import snapshots
 from hotspare.ha.effects.perform import perform
 from hotspare.ha.events import HaEventKind
+from hotspare.ha.group_state import InboundState
 from hotspare.ha.member_record import member_of
 from hotspare.ha.outputs.bad_counts import BadCounts
 from hotspare.ha.ports import ConnectorFacts
 from hotspare.ha.rules import actions as do
+from hotspare.ha.rules.facts import InboundFacts
 from hotspare.ha.rules.roles import Reason
 from hotspare.ha.rules.snapshots import REFUSED_MAX
 from tests.unit.ha.test_snapshots import Rig
@@ -62,6 +65,39 @@ def test_a_full_disk_is_reported_once_a_minute_with_the_reason(error: HotspareEr
     assert sum(FULL in sentence for sentence in told) == 2
     assert FULL in member_of(rig.state, rig.now_ms, {}).detail["trouble"], "so that `status` shows it"
     assert member_of(rig.state, rig.now_ms + 60_000, {}).detail["trouble"] == "", "it has passed"
+
+
+class NothingWritten:
+    """A coordination, a bus and a producer on a disk that is full."""
+
+    def campaign(self, *_: object) -> int:
+        raise CoordinationSuspended("the commit to c.db was not answered", detail=FULL)
+
+    def fence(self, *_: object) -> int:
+        raise UnknownResult("the commit to bus b.db was not answered", detail=FULL)
+
+    append = fence
+
+
+@pytest.mark.parametrize(
+    ("action", "kind", "words"),
+    [
+        (do.Campaign(1, Reason.LEASE_OVER), HaEventKind.ACTED, "campaigns for epoch 2: lease over"),
+        (do.Fence(1), HaEventKind.RESULT_UNKNOWN, f"the commit to bus b.db was not answered: {FULL}"),
+        (do.Tick(0, Reason.TIMER), HaEventKind.RESULT_UNKNOWN, f"the commit to bus b.db was not answered: {FULL}"),
+    ],
+)
+def test_what_an_engine_does_again_and_again_is_reported_once_a_minute(action: do.Action, kind: HaEventKind, words: str) -> None:
+    """Without an answer it is done again, ten times a second: with a full disk of two minutes two lines."""
+    rig = Rig()
+    rig.ports = replace(rig.ports, coordination=NothingWritten(), bus=NothingWritten())  # type: ignore[arg-type]
+    rig.state.inbound = [InboundState(Partition("in"), InboundFacts(0, 0))]
+    rig.state.producer = NothingWritten()  # type: ignore[assignment]
+    for _ in range(2 * 60 * 10 - 1):
+        perform(action, rig.state, rig.ports)
+        rig.now_ms += 100
+    assert rig.told(kind) == [words] * 2
+    assert FULL in member_of(rig.state, rig.now_ms, {}).detail["trouble"]
 
 
 def test_snapshots_that_fail_for_want_of_room_are_reported_once_a_minute() -> None:

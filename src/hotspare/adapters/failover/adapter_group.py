@@ -40,7 +40,7 @@ class AdapterRole(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AdapterSettings:
-    """`group` is the name that the instances share, free text. `lease_ms`: after so long without a sign another one goes on.
+    """`group` is the name that the instances share, free text. Another instance goes on after `lease_ms` without a sign.
     `unseen_s_max`: how long the work may take for one piece, or one call of a bus or a file system, before it counts as hung."""
 
     group: str

@@ -55,7 +55,7 @@ def digest_of_all(content: bytes) -> str:
 
 
 class PublishedSource:
-    """One source on one partition: what is published of it, and the next piece, which is written once whoever else writes it.
+    """A source on one partition: its position, and the next piece, which is written once though other publishers write it, too.
 
     A source that was never published begins at `begin`. Not thread-safe. All calls raise what `Bus` raises.
     """

@@ -31,7 +31,7 @@ class _Part:
 
 
 class SpreadSource:
-    """A source on all `partitions`, at least one; on one it is no more than a `PublishedSource`.
+    """A source on all `partitions`, at least one; on one it does what a `PublishedSource` does.
 
     `look` comes before all else. Not thread-safe; all calls raise what `Bus` raises.
     """

@@ -1,7 +1,7 @@
 """Cuts the bytes of a JSON or XML file into events, however they arrive (SPEC I5).
 
 JSON: every object that is not inside another one is an event, wherever lines end: one per line, over several lines, in an array, in
-arrays of arrays. XML: every element `<event>`; what stands around them, such as `<events>` and `<transaction>`, is passed over.
+arrays of arrays. XML: every element `<event>`; elements around them, such as `<events>` and `<transaction>`, are passed over.
 What is neither is a row of its own up to the end of its line, and becomes a bad event. So does a JSON object that cannot be one, up
 to the end of the line where that shows: a string with a line end in it, a bracket that closes another one, or an object that begins
 where no value may. A quote or brace that is missing harms no line but its own. The same bytes give the same events, and the end of

@@ -38,7 +38,7 @@ _GROWTH_POLL_S = 0.02
 
 @dataclass(frozen=True)
 class PublishOptions:
-    """How a file is published; 0 stands for no limit, no pacing, or the default.
+    """The way in which a file is published. At 0 a number has no effect, or its default.
 
     `header_rows`  rows to leave out at the beginning      `rate`         events per second
     `events_max`   events in all, over restarts             `repeats`      how often to begin again after the first pass

@@ -45,7 +45,7 @@ def subscribe_lines(
     partition: int | None = None,
     report: Callable[[int], None] = lambda rows: None,
 ) -> None:
-    """Listen and send until `stop`, in CSV or JSON: what stands in all partitions of the topic, or only in one. UsageError where it
+    """Listens and sends the outputs of all partitions of the topic, or of one, in CSV or JSON, until `stop`. UsageError if it
     cannot listen. `report` gets, from a thread of each client, how many rows were sent."""
     serve_lines(address, lambda client: _Stream(bus, topic, partition, rows, format_, stop, client, report).run(), stop, bound)
 

@@ -42,9 +42,11 @@ class LostOffsets(NamedTuple):
     begin: int
     end: int
 
-    def sentence(self, topic: str) -> str:
-        """Returns the text of the notice and of its bad event."""
-        return f"partition {self.partition} of topic {topic}: offsets {self.begin} to {self.end - 1}"
+    def sentence(self, topic: str, ahead: Mapping[int, int]) -> str:
+        """Returns the text of the notice and of its bad event. `ahead`: by shard, the offset before which its rows came in all the
+        same, for shards that have some."""
+        told = [f", but shard {shard} has its rows to {min(offset, self.end) - 1}" for shard, offset in sorted(ahead.items())]
+        return f"partition {self.partition} of topic {topic}: offsets {self.begin} to {self.end - 1}{''.join(told)}"
 
 
 _STARTS = {

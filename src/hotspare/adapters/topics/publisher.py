@@ -36,6 +36,7 @@ BLOCK_ROWS_DEFAULT = 256
 _APPEND_BYTES_MAX = 4 << 20
 _READ_MESSAGES_MAX = 4096
 _READ_WAIT_MS = 100
+_TO_SKIP = "to go on behind them in this partition: --skip-lost (property skiplost of a connector); a bad event names them"
 _LOOK_S = 5.0
 """How often it is asked whether the topic got more partitions."""
 
@@ -169,10 +170,12 @@ class _Publication:
         finds the gaps."""
         try:
             return self._retried(call)
-        except PositionLost:
-            if self._options.on_lost is OnLost.END:
+        except PositionLost as error:
+            if self._options.on_lost is OnLost.SKIP:
+                raise _Overtaken from None
+            if self._options.outputs is not None:  # the project's own outputs, which no option lets go of
                 raise
-            raise _Overtaken from None
+            raise PositionLost(error.message, detail=error.detail, hint=_TO_SKIP) from None
 
     def _gaps(self, numbers: Iterable[int]) -> list[LostOffsets]:
         """Returns the gaps between the position and the oldest offsets that the topic holds."""
@@ -185,11 +188,12 @@ class _Publication:
         if not gaps:
             return
         done = self._position.past(gaps)
-        notices = [Piece(gap.sentence(self._reader.topic).encode(), gap.end, 0) for gap in gaps]
+        sentences = [gap.sentence(self._reader.topic, self._source.ahead(gap.partition, gap.begin)) for gap in gaps]
+        notices = [Piece(sentence.encode(), gap.end, 0) for sentence, gap in zip(sentences, gaps, strict=True)]
         self._append([notices, *([] for _ in range(self._shards - 1))], done, MessageFormat.LOST)
         self._position = done
-        for gap in gaps:
-            self._skipped(gap.sentence(self._reader.topic))
+        for sentence in sentences:
+            self._skipped(sentence)
 
     def _known(self, found: TopicPosition | None) -> TopicPosition:
         topic = TopicPosition(self._reader.topic, self._reader.topic_id())

@@ -45,6 +45,11 @@ class TopicSource:
         known = self._parts[number].position
         return known is None or not known.holds(partition, offset)
 
+    def ahead(self, partition: int, offset: int) -> dict[int, int]:
+        """Returns, for each shard whose rows of messages from `offset` on are partly written, the offset before which they are."""
+        known = {number: part.position.offsets.get(partition, 0) for number, part in enumerate(self._parts) if part.position}
+        return {number: at for number, at in known.items() if at > offset}
+
     def append(self, pieces: Sequence[Sequence[Piece]], done: TopicPosition, message_format: bytes) -> bool:
         """Write what each partition gets, then note `done` at the first one. False where the inbound topic holds more of the source
         than is known here, UnknownResult where no answer came: look again."""

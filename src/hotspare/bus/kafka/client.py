@@ -55,7 +55,7 @@ QUIET.propagate = False
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """What a URL says, and what is the same for all of them. `options` go to every client as they are."""
+    """The settings of a bus: those of its URL, and those that all URLs share. `options` go to every client as they are."""
 
     bootstrap: str
     timeout_ms: int = TIMEOUT_MS

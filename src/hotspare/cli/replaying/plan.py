@@ -25,6 +25,7 @@ from hotspare.model.publishing import publishing
 from hotspare.model.resolve import Resolved, resolve
 from hotspare.model.time_fields import time_fields
 from hotspare.model.types import FieldType
+from hotspare.places import file_at
 
 _PARQUET, _MAGIC = ".parquet", b"PAR1"
 
@@ -73,7 +74,7 @@ def prepare(request: ReplayRequest) -> Replay:
     return Replay(
         plan=plan,
         files=files,
-        outputs={name: Path(file) for name, file in request.outputs.items()},
+        outputs={name: file_at(file) for name, file in request.outputs.items()},
         rows=request.rows,
         bad=request.bad,
         messages_max=request.messages_max,
@@ -108,7 +109,7 @@ def _files(request: ReplayRequest, resolved: Resolved, topic: int, home: Path) -
     given = request.inputs.get(str(window))
     if given is not None:
         options = publish_options(connectors[0], schema) if connectors else PublishOptions(form=RowForm(schema=schema))
-        found = [(Path(given), options)]
+        found = [(file_at(given), options)]
     else:
         found = [(_existing(connector, home), publish_options(connector, schema)) for connector in connectors]
     return [
@@ -172,10 +173,8 @@ def _merged_by_time(request: ReplayRequest, resolved: Resolved, files: list[Repl
 
 def _check_distinct(request: ReplayRequest, files: list[ReplayFile]) -> None:
     """An output file must be neither an input, nor the project, nor another output, under whatever names."""
-    outputs = [Path(file) for file in request.outputs.values()]
-    outputs += [request.bad] if request.bad is not None else []
     taken = {_identity(path) for path in (request.project, *(file.path for file in files))}
-    for path in outputs:
+    for path in _written(request):
         identity = _identity(path)
         if identity is not None and identity in taken:
             raise UsageError(f"file {path} would be written over", hint="name another file for each --out and --bad")
@@ -185,10 +184,15 @@ def _check_distinct(request: ReplayRequest, files: list[ReplayFile]) -> None:
 def _check_no_tables(request: ReplayRequest, files: list[ReplayFile]) -> None:
     """Tables of Parquet are for the other runner: here columns would be missed, and CSV would be called a table."""
     read = [file.path for file in files if _is_parquet(file.path)]
-    written = [path for path in (*map(Path, request.outputs.values()), request.bad) if path is not None and path.suffix == _PARQUET]
+    written = [path for path in _written(request) if path.suffix == _PARQUET]
     if read or written:
         what = f"{read[0]} is Parquet, and this runner reads" if read else f"{written[0]} would be CSV, this runner writes"
         raise UsageError(f"{what} text alone", hint="--runner partitioned reads and writes Parquet (docs/dataframes.md)")
+
+
+def _written(request: ReplayRequest) -> list[Path]:
+    """Returns the files of the request that are written."""
+    return [*map(file_at, request.outputs.values()), *([] if request.bad is None else [request.bad])]
 
 
 def _is_parquet(path: Path) -> bool:

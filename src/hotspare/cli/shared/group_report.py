@@ -1,4 +1,4 @@
-"""What coordination, bus and store know of a group, as one document with stable keys: what `hotspare status --json` prints.
+"""The report on groups that `hotspare status --json` prints: what coordination, bus and store know, in one document.
 
     {"groups": [{"group", "epoch", "active", "successor", "switchover_asked", "lease_left_ms",
                  "engines": [{"engine", "role", "last_role", "role_since_us", "heard_us", "step", "epoch", "host", "process_id",
@@ -25,7 +25,8 @@ of its epoch is over, or it said nothing for 2 s; `last_role` is what it said. `
 it has a budget; `oversized` why a stream waits whose next output is larger than its topic takes; `snapshot_failure` why the store
 did not take the engine's last snapshot, `snapshots_refused` which ones it refused since it started, and why; `trouble` what bus or
 coordination could not do for it within the last minute. `connectors` are those of the project, which run on the active engine
-alone: `rows` since they were started there, `retry_in_ms` of one that failed and is tried again. `bad_events` counts those that the
+alone: `rows` since they were started there, `retry_in_ms` of one that failed and is tried again; one with a `last_error` that is
+`waiting` waits for that to pass. `bad_events` counts those that the
 engine computed since it started; the sequence of the stream `bad` counts all of the group. `store_failure` says why the store
 cannot be asked for snapshots now. `newest_snapshot` is the newest that may be restored, with the engine that took it. `persisting`
 is the request for a snapshot that an engine works on, `persisted` what came of the newest one that is done. `application`, `task`

@@ -87,14 +87,14 @@ def refuse_idle(asked: Mapping[str, object], why: str, hint: str) -> None:
 
 
 def memory_bytes(text: str, page_folder: Path | None) -> int:
-    """Returns the bytes of --memory, 0 if it is not given. Raises UsageError if it is no size, or --page-folder is given alone."""
+    """Returns the bytes of --memory, 0 if it is not given. UsageError if it is not a size, or --page-folder is given alone."""
     if not text:
         refuse_idle({"--page-folder": page_folder}, "without --memory", "give --memory SIZE, or leave it out")
         return 0
     found = _SIZE.fullmatch(text)
     size = int(float(found[1]) * 1024 ** _UNITS.index(found[2].upper() or " ")) if found else 0
     if size < MEMORY_MIN:
-        raise UsageError(f"--memory {text!r} is no size of 1 MiB or more", hint="write --memory 512MiB, or 4GiB")
+        raise UsageError(f"--memory {text!r}: not a size of at least 1 MiB", hint="write --memory 512MiB, or 4GiB")
     return size
 
 

@@ -55,7 +55,7 @@ _FITS = {
 
 
 def parse(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None = None) -> tuple[pa.Array, Rows]:
-    """Values of `ARROW_TYPE[type_]` for an Arrow string array, and the rows whose text is no such value (null there).
+    """Returns values of `ARROW_TYPE[type_]` for an Arrow string array, and the rows whose text is not such a value (null there).
 
     Blanks around a text are ignored but for strings; an integer may have a plus sign or be hexadecimal (`0x`). Money has up to 4
     decimals. A double that is written in digits is finite. A stamp is microseconds, a date seconds since 1970, or either is a time:

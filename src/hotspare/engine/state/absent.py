@@ -77,7 +77,7 @@ class KeptPages(Mapping[int, Columns]):
 
 @dataclass(frozen=True, slots=True)
 class PageReader:
-    """Reads row pages of a snapshot in which so many rows had arrived."""
+    """Reads row pages of a snapshot in which `arrivals` rows had arrived."""
 
     kept: KeptPages
     width: int

@@ -43,8 +43,8 @@ class AbsentRows:
 
     @classmethod
     def of(cls, reader: PageReader | None, layout: Layout, first: int, pages_min: int) -> AbsentRows | None:
-        """All but the page that is being filled, of a layout whose oldest row is number `first`; None with fewer than `pages_min`
-        pages, or if they cannot be read later."""
+        """Returns the pages of a layout whose oldest row is number `first`, without the one that is being filled; None if there are
+        fewer than `pages_min`, or if they cannot be read later."""
         if reader is None or not reader.kept.stay or len(layout.numbers) < pages_min:
             return None
         absent = cls(reader, layout.page_slots, first, int(layout.numbers[-1]) * layout.page_slots)

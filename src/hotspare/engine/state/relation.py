@@ -1,13 +1,13 @@
-"""A keyed relation as a part of a page: what index a window has, and what it forgets.
+"""A keyed relation as a part of a page: the index of a window, and its retention.
 
 Semantics (SPEC A8-A13, A19-A23), where the sources leave a choice open:
 
 - An update block on an unknown key inserts: retention may have forgotten the row that its window still had. One whose old values
   stand under another key inserts or updates the new one and deletes the old one. One that is refused deletes the row: where it
   came from, its old values are no more.
-- With retention, deleting an unknown key is no mistake, for the same reason; without, it is refused.
+- With retention, deleting an unknown key is allowed, for the same reason; without, it is refused.
 - Outputs of resolved events carry the flags of their event without PARTIAL, because the stored row is whole; retention deletes
-  carry RETENTION alone, and the rank of the row or heartbeat that caused them, after what that row itself put out.
+  carry RETENTION alone, and the rank of the row or heartbeat that caused them, after the outputs of that row itself.
 - Retention by time counts from the newest version of a row; retention by count leaves an updated row in its place. Where groups
   keep their newest rows, one that an update brings into another group is the newest there.
 - A jumping window by system time starts with the first time that it sees, one by event time with its first row. The row whose

@@ -3,7 +3,7 @@
     rest ─► mark: codes in rows ─► purge: the index ─► free: codes without a mark ─► move: text out of sparse pages ─► rest
 
 - **Mark** goes through the rows of each window in the order in which they were written. Rows do not change once they are written,
-  and new ones come behind all others, so when it stands behind the newest row of every window, every code in a row is marked. Codes
+  and new ones come behind all others, so when it is behind the newest row of every window, every code in a row is marked. Codes
   that come in with new text meanwhile, or were known already, are marked at once.
 - **Purge** takes strings without a mark out of the index that finds them. One that comes again before that is marked, and stays;
   one that comes later is a new one.

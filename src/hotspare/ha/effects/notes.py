@@ -30,7 +30,7 @@ def alarm(state: GroupState, ports: Ports, kind: HaEventKind, reason: str, sente
 
 
 def note_trouble(state: GroupState, ports: Ports, kind: HaEventKind, reason: str, sentence: str) -> None:
-    """As `alarm`; members of the group are told as well, while it lasts."""
+    """Reports as `alarm` does, and shows the sentence in the engine's member record while it lasts."""
     state.contacts = replace(state.contacts, trouble=sentence, trouble_ms=ports.clock_ms())
     alarm(state, ports, kind, reason, sentence)
 

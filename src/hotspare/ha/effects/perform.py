@@ -57,7 +57,7 @@ _NOTEWORTHY = (do.Campaign, do.StepDown, do.GiveUp, do.Diverge, do.Leave)
 def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
     """Do `action`; what bus or coordination could not do is remembered and retried, and is no error."""
     if isinstance(action, _NOTEWORTHY):
-        notes.report(state, ports, HaEventKind.ACTED, action.sentence)
+        notes.alarm(state, ports, HaEventKind.ACTED, action.sentence, action.sentence)  # one that fails is done again at once
     try:
         with lease.kept(action, state, ports):
             PERFORMERS[type(action)](action, state, ports)
@@ -117,7 +117,7 @@ def _fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
         _give_way(state, ports, error)
         return
     except UnknownResult as error:
-        notes.report(state, ports, HaEventKind.RESULT_UNKNOWN, error.message)
+        notes.note_trouble(state, ports, HaEventKind.RESULT_UNKNOWN, error.message, error.in_one_line)
         notes.wait_for_bus(state, ports)
         return
     state.marks.fenced_ms = ports.clock_ms()
@@ -250,7 +250,7 @@ def _note_unpublished(state: GroupState, ports: Ports, error: HotspareError, fol
         notes.report(state, ports, HaEventKind.FENCED, error.message)
         _fence_again(state, ports, Reason.FENCED)
     elif isinstance(error, UnknownResult):
-        notes.report(state, ports, HaEventKind.RESULT_UNKNOWN, error.message)
+        notes.note_trouble(state, ports, HaEventKind.RESULT_UNKNOWN, error.message, error.in_one_line)
         _fence_again(state, ports, Reason.UNKNOWN_RESULT)
     else:
         raise error
@@ -316,8 +316,9 @@ def _tick(action: do.Tick, state: GroupState, ports: Ports) -> None:
     inbound.facts = replace(inbound.facts, ticked_ms=ports.clock_ms())
     try:
         offset = ports.bus.append(inbound.partition, (TICK,))
-    except UnknownResult:
-        return  # one tick more or less changes nothing: it is part of the input where it is
+    except UnknownResult as error:  # one tick more or less changes nothing: it is part of the input where it is
+        notes.note_trouble(state, ports, HaEventKind.RESULT_UNKNOWN, error.message, error.in_one_line)
+        return
     inbound.facts = replace(inbound.facts, ticked_offset=offset)
     notes.note_unlocked(state)
 

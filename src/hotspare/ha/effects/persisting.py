@@ -1,12 +1,12 @@
-"""Persisting a snapshot where somebody asked for it: requests, who undertakes them and what came of them are facts of the group.
+"""Persisting a snapshot at a request: requests, the engines that undertake them and their results are facts of the group.
 
     persist-N           request N: the URL of a store or "", an engine or "", and how many snapshots stay there, 0 for all
     persist-N-claim-K   the engine that undertakes it, K-th; a later one where the one before is gone
     persist-N-result    what came of it
 
-Like every fact they are never changed, so that all engines, and whoever asked, agree on each. Who asks for another one removes
-those that were done long ago (`rules.requests`): a command has the time that an engine has not. What is persisted brings the
-project's text along, and says where it comes from.
+Like every fact they are never changed, so that all engines, and the command that made the request, agree on each. A command that
+makes another request removes those that were done long ago (`rules.requests`): it has the time that an engine has not. What is
+persisted brings the project's text along, and says where it comes from.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""All engines divide a project alike: into how many shards, and by which fields, is a fact of each shard's group, compared when an
-engine joins.
+"""The agreement of engines on how a project is divided: the number of shards and the fields are a fact of each shard's group, which
+an engine compares when it joins.
 
-Where a key belongs depends on it, and so what a shard remembers. A project that is not divided has a group of another name, and no
-such fact. So each kind looks whether the other one was here first. Of two that begin
-at the same moment the topics decide, which have one number of partitions. An engine that topics refuse has agreed on nothing: it
-looks at them between looking and agreeing.
+The shard of a key depends on it, and so does the state of a shard. A project that is not divided has a group of another name, and
+no such fact. So each kind looks whether the other one was here first. Of two that begin at the same moment the topics decide, which
+have one number of partitions. An engine that topics refuse has agreed on nothing: it looks at them between looking and agreeing.
 """
 
 from __future__ import annotations

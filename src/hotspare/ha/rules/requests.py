@@ -1,9 +1,9 @@
 """Which requests for snapshots stay facts of the group, and how the newest is found among them. Pure.
 
-Requests are numbered 1, 2, 3 ... for ever; of those that are done the newest few stay. Whoever looks for the newest asks for
-numbers, in steps that double and then halve (`newest`): so the numbers stay that this comes upon. It comes upon few, and what it
-comes upon for a greater number, and is not greater than the newest, it comes upon for the newest too: a number that may go is
-never asked for again, whenever whoever removes it comes to do so.
+Requests are numbered 1, 2, 3 ... for ever; of those that are done the newest few stay. A search for the newest asks for numbers in
+steps that double and then halve (`newest`): so the numbers stay that this comes upon. It comes upon few, and what it comes upon for
+a greater number, and is not greater than the newest, it comes upon for the newest too: a number that may go is never asked for
+again, however late it is removed.
 
 An engine that knows of an older one and slept meanwhile finds the next one gone. It looks at the numbers that a search from the
 older one would miss, one each time (`beyond`): as the search that finds a greater one differs, one of these is there.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotspare.errors import HotspareError, RunnerError
+from hotspare.places import user_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,7 @@ Fetch = Callable[[Jar, Path], None]
 
 
 def cache_folder() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "hotspare" / "jars"
+    return user_folder("XDG_CACHE_HOME", ".cache") / "jars"
 
 
 def cached(jar: Jar, folder: Path | None = None) -> Path | None:

@@ -146,6 +146,8 @@ def _environment(home: Path, info: Path) -> dict[str, str]:
         "SPARK_CONNECT_MODE": "0",
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(python_path),
+        # With another one the JVM reads and writes other files than those that are named, if names are not ASCII.
+        "LC_ALL": "C.UTF-8",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info),
     }
 

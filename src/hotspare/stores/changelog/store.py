@@ -208,9 +208,7 @@ class ChangelogStore:
             if content is None:
                 raise ValueError("its manifest is missing or its checksum differs")
             fields = json.loads(content)
-            if fields["format"] != FORMAT:
-                hint = "use the hotspare that wrote it"
-                raise SnapshotFormat(f"a snapshot has format {fields['format']}, this hotspare reads {FORMAT}", hint=hint)
+            limits.check_format("a snapshot", fields["format"], FORMAT)
             self._known[shot.of] = {page: PagePlace(name, size, tuple(at)) for page, name, size, at in fields["pages"]}
         return self._known[shot.of]
 

@@ -1,8 +1,8 @@
-"""Who may count on which page, without locks, renames or trusted clocks: writers claim, collectors say first what they delete.
+"""Claims on pages without locks, renames or trusted clocks: writers claim, collectors announce what they delete.
 
-A writer claims pages of others, then looks what is doomed, then whether they are there. A collector writes what it dooms, then
+A writer claims pages that exist, then looks what is doomed, then whether they are there. A collector writes what it dooms, then
 reads claims and manifests, and deletes what none of them names. Whichever comes second sees the other: either the page stays, or
-the writer writes one of its own, under a name that nobody doomed. Neither ever waits, and either may stand still anywhere: what is
+the writer writes one of its own, under a name that is not doomed. Neither ever waits, and either may stand still anywhere: what is
 doomed counts for nothing as long as the collector could yet delete it, which is until it says that it is done or the pages are
 gone, and a page that is gone never comes back under its name.
 

@@ -117,7 +117,7 @@ class GroupObjects:
         return self.bucket.sizes(self.path("pages"))
 
     def manifest(self, entry: ManifestObject) -> Manifest | None:
-        """None where it is gone; ValueError where it is damaged, SnapshotFormat where it has another format."""
+        """Returns the manifest, None if it is gone. ValueError if it is damaged, SnapshotFormat if it has another format."""
         text = self.bucket.get(self.path("snapshots", entry.key))
         return None if text is None else parse_manifest(text)
 
@@ -208,8 +208,8 @@ def _entry_of(key: str) -> ManifestObject | None:
 
 
 def pages_of(group: GroupObjects, entries: Iterable[ManifestObject], known: dict[str, frozenset[str]]) -> set[str]:
-    """What their manifests name; damaged ones name nothing. SnapshotFormat where one has another format. A manifest never
-    changes: what it names is kept in `known`, as long as it is asked for."""
+    """Returns the pages that the manifests of `entries` reference; damaged ones reference none. SnapshotFormat if one has another
+    format. A manifest never changes: its pages are kept in `known`, as long as it is among `entries`."""
 
     def pages(entry: ManifestObject) -> frozenset[str]:
         try:

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, exists, insert, literal, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from hotspare.errors import SnapshotFormat, StoreError
+from hotspare.errors import StoreError
 from hotspare.stores import later, limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
@@ -54,9 +54,7 @@ class SqlStore:
     def _known_identity(self) -> str:
         """Empty where there is none yet."""
         for row in self._database.rows(select(t.stores.c.identity, t.stores.c.format)):
-            if row.format != t.FORMAT:
-                message = f"the database of snapshots has format {row.format}, this hotspare reads {t.FORMAT}"
-                raise SnapshotFormat(message, hint="use the hotspare that wrote it")
+            limits.check_format("the database of snapshots", row.format, t.FORMAT)
             return str(row.identity)
         return ""
 

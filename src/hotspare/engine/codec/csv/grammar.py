@@ -1,15 +1,15 @@
-"""What CSV is here (SPEC 5.2): where a row ends, what its columns are, which rows are none. Publisher, engine and files ask this.
+"""The grammar of CSV (SPEC 5.2): where a row ends, its columns, and lines that are not rows. Publishers, engine and files use it.
 
 - A row ends at a line feed outside quotes; carriage returns before it, and a byte order mark at its beginning, are not part of
-  it. A row of nothing but blanks is no row.
+  it. A line of nothing but blanks is not a row.
 - Blanks are spaces and, unless tabs separate the fields, tabs.
 - A field is quoted if a quote is the first thing in it but blanks. Inside, a doubled quote or one behind a backslash is a quote,
   and a doubled backslash a backslash; after the closing quote only blanks may follow.
 - Outside of quotes a backslash and the character behind it belong together: before the delimiter it makes that a part of the field
   and goes away, and else both are themselves. So behind two of them a delimiter ends the field.
-- Blanks around a field are no part of it; in quotes they are.
+- Blanks around a field are not part of it; in quotes they are.
 - An empty field is null, a quoted empty one is an empty text.
-- A row with a quote that is misplaced, or that nobody closes within ROW_BYTES_MAX, ends at its first line feed and is a bad row.
+- A row with a quote that is misplaced, or that is not closed within ROW_BYTES_MAX, ends at its first line feed and is a bad row.
 
 Everything is said of bytes: UTF-8 has none of these inside of a character. A row's meaning depends on no other row.
 """

@@ -99,9 +99,9 @@ def _doubled_within(data: Bytes, delimiter: int, is_quote: Bools) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class RowLines:
-    """Which lines are one row: the `tail` of each line is the one with which a row ends that begins with it; `goes_on`: lines that
-    begin none. `is_misplaced`: rows in which more than blanks follow a closing quote; `is_open`: others with a quote that nobody
-    closes within its message and ROW_BYTES_MAX. Both kinds are none, and one line."""
+    """The lines of each row: the `tail` of a line is the one with which a row ends that begins with it; `goes_on`: lines that begin
+    no row. `is_misplaced`: rows in which more than blanks follow a closing quote; `is_open`: others with a quote that is not
+    closed within its message and ROW_BYTES_MAX. Both kinds are bad rows of one line."""
 
     tail: Rows
     goes_on: Bools
@@ -235,7 +235,8 @@ def _rows(lines: TextLines, runs: _Runs | None) -> tuple[RowLines, _States | Non
 
 
 def _per_line(lines: TextLines, runs: _Runs, states: _States) -> tuple[Bools, Bools]:
-    """Of each line whether more than blanks follow a closing quote, and else whether it ends in quotes. Those without do not."""
+    """Returns for each line whether more than blanks follow a closing quote, and whether it ends in quotes if not. Lines without
+    quotes do neither."""
     is_misplaced, stays_open = np.zeros(len(lines.begin), np.bool_), np.zeros(len(lines.begin), np.bool_)
     stays_open[runs.lines] = states.after[np.append(runs.begins[1:], len(runs.line)) - 1]
     if len(at := np.flatnonzero(_is_misplaced(runs, states.before))):
@@ -323,7 +324,7 @@ def _states(runs: _Runs) -> _States:
 
 
 def _is_misplaced(runs: _Runs, in_quotes: Bools) -> Bools:
-    """Which runs have more than blanks behind the quote that closes, if one stands in quotes before them where it is said."""
+    """Returns the runs with more than blanks behind the quote that closes. `in_quotes`: whether quotes are open before a run."""
     return ~runs.can_close & ((in_quotes & runs.is_odd) | (~in_quotes & ~runs.is_odd & runs.can_open))
 
 
