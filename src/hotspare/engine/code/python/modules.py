@@ -202,13 +202,15 @@ def _copy(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
 
 
 def _dataclasses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
-    def dataclass(cls: Any = None, /, **settings: Any) -> Any:
-        def make(given: Any) -> Any:
-            if issubclass(given, COMPARED) and not issubclass(given, enum.Enum):
-                raise TypeError(f"the dataclass {given.__name__} inherits from a text, number or tuple")
-            hints = vars(given).get("__annotations__", {})
+    def dataclass(cls: Any = None, /, **given: Any) -> Any:
+        settings = {name: bool(value) for name, value in given.items()}
+
+        def make(kind: Any) -> Any:
+            if issubclass(kind, COMPARED) and not issubclass(kind, enum.Enum):
+                raise TypeError(f"the dataclass {kind.__name__} inherits from a text, number or tuple")
+            hints = vars(kind).get("__annotations__", {})
             hints.update({name: typing.ClassVar for name, hint in hints.items() if hint is CLASS_VARIABLE})
-            return dataclasses.dataclass(**settings)(given)
+            return dataclasses.dataclass(**settings)(kind)
 
         decorate = _of_unsettled(guards, make)
         return decorate if cls is None else decorate(cls)

@@ -7,13 +7,13 @@ from array import array
 from typing import Any
 
 from hotspare.engine.code.python.kept import FixedDict, FixedList, KeptArray, KeptDict, KeptList, SeenEvent
+from hotspare.engine.code.python.namespaces import is_own_class
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
 
 _ADDRESS = re.compile(r" (?:at|@) 0x[0-9a-fA-F]+")
-_SHOWN = frozenset({str, int, float, bool, type(None), bytes})
+_SHOWN = frozenset({str, int, float, bool, type(None), bytes, array, KeptArray})
 _ELEMENTS = (list, tuple, KeptList, FixedList, OrderedSet, OrderedFrozenSet)
 _PAIRS = (dict, KeptDict, FixedDict, SeenEvent)
-_NESTING_MAX = 64
 
 
 def without_addresses(text: str) -> str:
@@ -23,23 +23,30 @@ def without_addresses(text: str) -> str:
 
 def checked(text: str, value: Any) -> str:
     """Returns `text`, which was made of `value`. Raises ValueError if an address is in it that is not from a text in `value`."""
-    if " 0x" in text and _ADDRESS.search(text) and not _is_plain(value, 0):
+    if " 0x" in text and _ADDRESS.search(text) and not _is_plain(value):
         raise ValueError("the text of an object would show its address, which differs between engines")
     return text
 
 
-def _is_plain(value: Any, depth: int) -> bool:
+def _is_plain(value: Any) -> bool:
     """Whether everything that Python shows of `value` is in plain values."""
-    kind = type(value)
-    if kind in _SHOWN or kind is array or kind is KeptArray:
-        return True
-    if depth > _NESTING_MAX:
-        return False
-    if kind in _ELEMENTS:
-        return all(_is_plain(each, depth + 1) for each in value)
-    if kind in _PAIRS:
-        return all(_is_plain(key, depth + 1) and _is_plain(each, depth + 1) for key, each in value.items())
-    return isinstance(value, Exception) and _is_plain(value.args, depth + 1)
+    waiting, met = [value], set[int]()
+    while waiting:
+        each = waiting.pop()
+        kind = type(each)
+        if kind in _SHOWN or id(each) in met:
+            continue
+        met.add(id(each))
+        if kind in _ELEMENTS:
+            waiting += each
+        elif kind in _PAIRS:
+            waiting += dict.keys(each)
+            waiting += dict.values(each)
+        elif isinstance(each, Exception) and not is_own_class(kind):
+            waiting += each.args
+        else:
+            return False
+    return True
 
 
 def text(*arguments: Any, **named: Any) -> str:

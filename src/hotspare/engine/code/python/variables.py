@@ -129,7 +129,7 @@ class ModuleVariables:
     def _is_state(self, name: str) -> bool:
         value = self._variables[name]
         is_container = isinstance(value, _CONTAINERS) or (isinstance(value, tuple) and not _is_plain_constant(value))
-        return is_container and _is_plain(value, 0)
+        return is_container and _is_plain(value)
 
     def _constant(self, value: Any, name: str, depth: int) -> Any:
         """Returns a value that lives as long as the program, or what replaces it. Raises Unkeepable."""
@@ -257,8 +257,8 @@ def _attributes_of(kind: Any) -> Iterator[tuple[str, Any]]:
         is_of_enum = is_enum and not isinstance(value, _FUNCTIONS) and attribute[0] == attribute[-1] == "_"
         if not is_hidden and not is_of_enum and not (is_enum and isinstance(value, kind | enum.property)):
             yield attribute, _plain_defaults(value) if attribute == "_field_defaults" else value
-    for field in vars(kind).get("__dataclass_fields__", {}).values():
-        yield from ((field.name, value) for value in (field.default, field.default_factory, field.metadata))
+    for field in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
+        yield from ((field.name, value) for value in (field.type, field.default, field.default_factory, field.metadata))
     if is_enum:
         for member in (*kind._member_map_.values(), *kind._value2member_map_.values()):
             yield member._name_ or "", member._value_
@@ -301,13 +301,20 @@ def _is_plain_constant(value: Any) -> bool:
     return not isinstance(value, _CONTAINERS)
 
 
-def _is_plain(value: Any, depth: int) -> bool:
+def _is_plain(value: Any) -> bool:
     """Whether nothing but plain values is in it; what is deeper than can be kept is found when it is kept."""
-    kind = type(value)
-    if kind in (int, float, str, bytes, bool, type(None)) or depth > NESTING_MAX:
-        return True
-    if kind in (list, tuple, OrderedSet, OrderedFrozenSet):
-        return all(_is_plain(each, depth + 1) for each in value)
-    if kind in (dict, defaultdict):
-        return all(_is_plain(key, depth + 1) and _is_plain(each, depth + 1) for key, each in value.items())
-    return kind is array
+    waiting, met = [value], set[int]()
+    while waiting:
+        each = waiting.pop()
+        kind = type(each)
+        if kind in (int, float, str, bytes, bool, type(None), array) or id(each) in met:
+            continue
+        met.add(id(each))
+        if kind in (list, tuple, OrderedSet, OrderedFrozenSet):
+            waiting += each
+        elif kind in (dict, defaultdict):
+            waiting += each
+            waiting += each.values()
+        else:
+            return False
+    return True
