@@ -13,6 +13,7 @@ import hashlib
 import importlib
 import ipaddress
 import struct
+import sys
 import typing
 import urllib.parse
 import zlib
@@ -20,7 +21,7 @@ from abc import abstractmethod
 from array import array
 from collections import Counter, defaultdict, namedtuple
 from collections.abc import Callable, Iterator, Mapping
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from hotspare.engine.code.python import arrow_functions, moments
@@ -199,6 +200,13 @@ def _copy(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
         return copy.deepcopy(value)
 
     return {"deepcopy": deepcopy}
+
+
+_SEEN_BY_DATACLASS = ModuleType(PROGRAM_MODULE)
+_SEEN_BY_DATACLASS.__dict__.update({name: getattr(dataclasses, name) for name in ("InitVar", "KW_ONLY")})
+_SEEN_BY_DATACLASS.__dict__.update(ClassVar=typing.ClassVar, dataclasses=dataclasses, typing=typing)
+sys.modules[PROGRAM_MODULE] = _SEEN_BY_DATACLASS
+"""Where `dataclass` looks for what an annotation means that is a text, as each one is after `from __future__ import annotations`."""
 
 
 def _dataclasses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
