@@ -206,7 +206,7 @@ _SEEN_BY_DATACLASS = ModuleType(PROGRAM_MODULE)
 _SEEN_BY_DATACLASS.__dict__.update({name: getattr(dataclasses, name) for name in ("InitVar", "KW_ONLY")})
 _SEEN_BY_DATACLASS.__dict__.update(ClassVar=typing.ClassVar, dataclasses=dataclasses, typing=typing)
 sys.modules[PROGRAM_MODULE] = _SEEN_BY_DATACLASS
-"""Where `dataclass` looks for what an annotation means that is a text, as each one is after `from __future__ import annotations`."""
+"""Where `dataclass` looks for the meaning of annotations that are texts, as all are after `from __future__ import annotations`."""
 
 
 def _dataclasses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
