@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Iterable
 from typing import Any
 
 from hotspare.engine.code.python.kept import FixedDict, FixedList, KeptArray, KeptDict, KeptList, SeenEvent
 from hotspare.engine.code.python.namespaces import is_own_class
+from hotspare.engine.code.python.plain_values import holds_only
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
 
 _ADDRESS = re.compile(r" (?:at|@) 0x[0-9a-fA-F]+")
@@ -23,30 +25,21 @@ def without_addresses(text: str) -> str:
 
 def checked(text: str, value: Any) -> str:
     """Returns `text`, which was made of `value`. Raises ValueError if an address is in it that is not from a text in `value`."""
-    if " 0x" in text and _ADDRESS.search(text) and not _is_plain(value):
+    if " 0x" in text and _ADDRESS.search(text) and not holds_only(value, _parts):
         raise ValueError("the text of an object would show its address, which differs between engines")
     return text
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether everything that Python shows of `value` is in plain values."""
-    waiting, met = [value], set[int]()
-    while waiting:
-        each = waiting.pop()
-        kind = type(each)
-        if kind in _SHOWN or id(each) in met:
-            continue
-        met.add(id(each))
-        if kind in _ELEMENTS:
-            waiting += each
-        elif kind in _PAIRS:
-            waiting += dict.keys(each)
-            waiting += dict.values(each)
-        elif isinstance(each, Exception) and not is_own_class(kind):
-            waiting += each.args
-        else:
-            return False
-    return True
+def _parts(value: Any) -> Iterable[Any] | None:
+    """Returns what Python shows within `value`, or None where it shows something else than plain values."""
+    kind = type(value)
+    if kind in _SHOWN:
+        return ()
+    if kind in _ELEMENTS:
+        return tuple(value)
+    if kind in _PAIRS:
+        return (*dict.keys(value), *dict.values(value))
+    return value.args if isinstance(value, Exception) and not is_own_class(kind) else None
 
 
 def text(*arguments: Any, **named: Any) -> str:

@@ -21,7 +21,7 @@ import types
 from abc import ABC
 from array import array
 from collections import defaultdict, namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -36,6 +36,7 @@ from hotspare.engine.code.python.keeper import NESTING_MAX, described
 from hotspare.engine.code.python.kept import ABSENT, FixedDict, FixedList
 from hotspare.engine.code.python.moments import TIME_TUPLE, UUID
 from hotspare.engine.code.python.namespaces import PROGRAM_MODULE, Namespace, ObjectBase, Opaque, is_own_class
+from hotspare.engine.code.python.plain_values import holds_only
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
 from hotspare.engine.code.python.stand_ins import ADDRESSES
 from hotspare.engine.code.python.typing_names import GenericBase, Hint
@@ -129,7 +130,7 @@ class ModuleVariables:
     def _is_state(self, name: str) -> bool:
         value = self._variables[name]
         is_container = isinstance(value, _CONTAINERS) or (isinstance(value, tuple) and not _is_plain_constant(value))
-        return is_container and _is_plain(value)
+        return is_container and holds_only(value, _plain_parts)
 
     def _constant(self, value: Any, name: str, depth: int) -> Any:
         """Returns a value that lives as long as the program, or what replaces it. Raises Unkeepable."""
@@ -301,20 +302,11 @@ def _is_plain_constant(value: Any) -> bool:
     return not isinstance(value, _CONTAINERS)
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether nothing but plain values is in it; what is deeper than can be kept is found when it is kept."""
-    waiting, met = [value], set[int]()
-    while waiting:
-        each = waiting.pop()
-        kind = type(each)
-        if kind in (int, float, str, bytes, bool, type(None), array) or id(each) in met:
-            continue
-        met.add(id(each))
-        if kind in (list, tuple, OrderedSet, OrderedFrozenSet):
-            waiting += each
-        elif kind in (dict, defaultdict):
-            waiting += each
-            waiting += each.values()
-        else:
-            return False
-    return True
+def _plain_parts(value: Any) -> Iterable[Any] | None:
+    """Returns what a plain value holds, or None for any other value; what is deeper than can be kept is found when it is kept."""
+    kind = type(value)
+    if kind in (int, float, str, bytes, bool, type(None), array):
+        return ()
+    if kind in (list, tuple, OrderedSet, OrderedFrozenSet):
+        return tuple(value)
+    return (*value, *value.values()) if kind in (dict, defaultdict) else None
