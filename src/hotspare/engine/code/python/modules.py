@@ -202,7 +202,7 @@ def _copy(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     return {"deepcopy": deepcopy}
 
 
-_SEEN_BY_DATACLASS = ModuleType(PROGRAM_MODULE)
+_SEEN_BY_DATACLASS = ModuleType("annotations")
 _SEEN_BY_DATACLASS.__dict__.update({name: getattr(dataclasses, name) for name in ("InitVar", "KW_ONLY")})
 _SEEN_BY_DATACLASS.__dict__.update(ClassVar=typing.ClassVar, dataclasses=dataclasses, typing=typing)
 sys.modules[PROGRAM_MODULE] = _SEEN_BY_DATACLASS
