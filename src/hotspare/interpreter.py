@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping
 ENVIRONMENT: Mapping[str, str] = {"TZ": "UTC", "PYTHONHASHSEED": "0"}
 """What user code could see of its process, the same in every engine."""
 _DIGITS_VARIABLE = "PYTHONINTMAXSTRDIGITS"
-_LOCALE = {locale.LC_NUMERIC: "C", locale.LC_COLLATE: "C", locale.LC_CTYPE: "C.UTF-8"}
-"""How numbers are written, which text is less, and which bytes are letters: Lua asks C, and C the process."""
+_LOCALE = {locale.LC_ALL: "C", locale.LC_CTYPE: "C.UTF-8"}
+"""How numbers and times are written, which text is less, and which bytes are letters: Lua, Arrow and `strftime` ask C, and C the
+process."""
 
 
 def fix_environment() -> None:
@@ -36,7 +37,7 @@ def fixed_environment() -> Iterator[None]:
     """The same for a while, in a process of another application."""
     names = (*ENVIRONMENT, _DIGITS_VARIABLE)
     before, digits = {name: os.environ.get(name) for name in names}, sys.get_int_max_str_digits()
-    locales = {category: locale.setlocale(category) for category in _LOCALE}
+    locales = locale.setlocale(locale.LC_ALL)
     fix_environment()
     try:
         yield
@@ -47,8 +48,7 @@ def fixed_environment() -> Iterator[None]:
             else:
                 os.environ[name] = value
         time.tzset()
-        for category, name in locales.items():
-            locale.setlocale(category, name)
+        locale.setlocale(locale.LC_ALL, locales)
         sys.set_int_max_str_digits(digits)
 
 

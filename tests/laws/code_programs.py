@@ -326,6 +326,8 @@ rare: if {int} % 5 == 0: raise KeyError({text})
 rare: d1['hidden'] = show
 rare: {s} = str(getattr(Color.RED, 'label', 'none')); Color.RED.label = 'x' + {s}
 rare: l1.append(object)
+rare: for k in {d}: {d}[show(k, 1)[:5] + 'z'] = {d}.pop(k)
+rare: for k in seen: seen.discard(k); seen.add(k + 7)
 rare: {i} = None + {int}
 rare: {l}.append((x for x in [1]))
 """,

@@ -50,6 +50,7 @@ ALLOWED = {
     ("src/hotspare/engine/code/python/attributes.py", "id"): "finds objects of a program again; neither value nor order gets out",
     ("src/hotspare/engine/kernels/__init__.py", "id"): "finds the twin of a function object; neither value nor order gets out",
     ("src/hotspare/engine/code/python/keeper.py", "id"): "finds containers again within one call; neither value nor order gets out",
+    ("src/hotspare/engine/code/python/plain_values.py", "id"): "looks into each container once; neither value nor order gets out",
     ("src/hotspare/engine/code/tree.py", "id"): "tells containers apart that live at once; neither value nor order gets out",
 }
 """(path, call) -> why this one cannot make two engines differ."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import locale
 import os
 import subprocess
 import sys
@@ -38,6 +39,20 @@ def test_what_a_command_starts_has_its_environment() -> None:
     seen = {_seen(each, code) for each in STARTED_IN}
     assert len(seen) == 1
     assert "UTC" in seen.pop()
+
+
+def test_every_part_of_the_locale_is_fixed_and_given_back() -> None:
+    before = locale.setlocale(locale.LC_ALL)
+    locale.setlocale(locale.LC_ALL, "C.UTF-8")
+    other = locale.setlocale(locale.LC_ALL)
+    parts = {name: getattr(locale, name) for name in dir(locale) if name.startswith("LC_") and name != "LC_ALL"}
+    try:
+        with fixed_environment():
+            found = {name: locale.setlocale(part) for name, part in parts.items()}
+        assert found == dict.fromkeys(parts, "C") | {"LC_CTYPE": "C.UTF-8"}
+        assert locale.setlocale(locale.LC_ALL) == other
+    finally:
+        locale.setlocale(locale.LC_ALL, before)
 
 
 def test_a_task_of_another_program_gives_its_environment_back(monkeypatch: pytest.MonkeyPatch) -> None:

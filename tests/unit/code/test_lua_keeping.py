@@ -176,3 +176,25 @@ def test_a_value_that_goes_out_is_no_larger_than_what_can_be_counted() -> None:
     with pytest.raises(CodeFailure, match="a value holds more than") as failure:
         instance.call("f", (), NOW)
     assert failure.value.reason is BadReason.CODE_LIMIT
+
+
+def test_garbage_is_collected_at_the_same_step_in_every_engine() -> None:
+    """Code whose tables became weak by a name that it computes sees when. What events before left does not matter."""
+    code = """
+m = {} function f()
+  local p, n = setmetatable({}, m), 0
+  rawset(m, "__" .. "mode", "v")
+  p[1] = {}
+  repeat n = n + 1 local s = ("x"):rep(1 << 12) until p[1] == nil or n > 100000
+  m["__" .. "mode"] = nil
+  return n
+end"""
+    of = program(code, CodeLimits(10**8, 1 << 10), 16 << 20)
+    whole, restored, found = of.open(), of.open(), []
+    for _ in range(6):
+        found.append((outcome(whole), outcome(restored)))
+        twin = of.open()
+        twin.load(restored.save())
+        restored = twin
+    assert len({n for pair in found for n in pair}) == 1, found
+    assert found[0][0] < 100000

@@ -1,9 +1,9 @@
 -- What one call may take. The virtual machine counts its instructions; what runs as one instruction, but works on much, is charged for
 -- beside that. Only counts decide, so every engine stops at the same place.
 --
--- Garbage is collected between events, if it is more than the machine held after the last collection. Within an event a weak table would
--- show when, so there it is collected only if the event makes more than `garbage_kb` of it. A machine without memory collects by itself,
--- which empties `watch`. When that is differs between engines, so such a machine cannot be used any more.
+-- Garbage is collected between events, if there is more than the machine held after the last collection. Within an event a weak table
+-- would show when, so there it is collected every `garbage_steps` steps, which is the same place in every engine. A machine without
+-- memory collects by itself, which empties `watch`. When that is differs between engines, so such a machine cannot be used any more.
 local host = ...
 local sethook, error, pcall, rawequal, setmetatable, type = debug.sethook, error, pcall, rawequal, setmetatable, type
 local garbage = collectgarbage
@@ -15,13 +15,12 @@ local COROUTINE_STEPS = 200 -- a coroutine counts from 0, so beginning one pays 
 local SPARE_KB = 1 << 10 -- of garbage between events
 
 local watch = setmetatable({}, { __mode = "v" })
-local between_kb, within_kb = 0, 0
+local between_kb = 0
 
 local function collect()
   garbage("collect")
   watch[1] = {}
-  local held = garbage("count")
-  between_kb, within_kb = 2 * held + SPARE_KB, held + host.garbage_kb
+  between_kb = 2 * garbage("count") + SPARE_KB
 end
 garbage("stop")
 collect()
@@ -43,6 +42,7 @@ end
 
 local spent = setmetatable({}, { __tostring = function() return "the limit of steps" end })
 local used, is_spent, is_counting = 0, false, false
+local collected_at = 0 -- steps of this event
 local moment = host.moment
 
 local function charge(steps)
@@ -51,7 +51,10 @@ local function charge(steps)
     is_spent = true
     error(spent, 0)
   end
-  if steps >= PERIOD and garbage("count") > within_kb and watch[1] then collect() end
+  if used - collected_at >= host.garbage_steps and watch[1] then
+    collect()
+    collected_at = used
+  end
 end
 
 local function tick()
@@ -73,7 +76,7 @@ function host.is_limit(failure) return is_spent or rawequal(failure, spent) end
 function host.begin(us, seed)
   moment.us, moment.seed, moment.walk = us, seed, nil
   sethook(tick, "", PERIOD) -- first, so that what ran before is not counted to its next look
-  used, is_spent, is_counting = 0, false, true
+  used, collected_at, is_spent, is_counting = 0, 0, false, true
 end
 
 function host.finish()

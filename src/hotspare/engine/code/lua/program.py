@@ -100,7 +100,7 @@ class LuaInstance(Instance):
         )
         self._host = host = self._runtime.table()
         host[b"steps_max"], host[b"state_bytes_max"] = script.limits.steps_max, script.limits.state_bytes_max
-        host[b"garbage_kb"], host[b"over_bytes"] = memory_bytes >> 11, memory_bytes // (64 + MEMORY_A_BYTE)
+        host[b"garbage_steps"], host[b"over_bytes"] = memory_bytes >> 8, memory_bytes // (64 + MEMORY_A_BYTE)
         host[b"transient"] = self._runtime.table_from([name.encode() for name in script.transient])
         host[b"opcodes"] = self._runtime.table_from({name.encode(): int(value) for name, value in OPCODE_NAMES.items()})
         host[b"opcode_names"] = self._runtime.table_from({value: name.encode() for value, name in OPCODE_TEXT.items()})

@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from hotspare.engine.code.python.generators import CountedGenerator
-from hotspare.engine.code.python.kept import FixedDict, FixedList, KeptArray, KeptDict, KeptList, SeenEvent
+from hotspare.engine.code.python.kept import FixedDict, FixedList, ItemsOfKept, KeptArray, KeptDict, KeptList, KeysOfKept, SeenEvent
 from hotspare.engine.code.python.moments import EventDate, EventDatetime
 from hotspare.engine.code.python.namespaces import Namespace, ObjectBase, Opaque
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
@@ -85,7 +85,7 @@ _ARROW_HIDDEN = """
 """
 
 _EMPTY: dict[str, str] = {}
-_VIEWS = (type(_EMPTY.keys()), type(_EMPTY.items()))
+_VIEWS = (type(_EMPTY.keys()), type(_EMPTY.items()), KeysOfKept, ItemsOfKept)
 
 ALLOWED: Mapping[type, frozenset[str]] = {
     **{kind: public(kind) for kind in WHOLE},

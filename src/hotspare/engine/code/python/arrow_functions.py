@@ -18,7 +18,13 @@ def arrow_members() -> Mapping[str, Any]:
     """The module `pyarrow.compute`: what works row by row."""
     names = [name for name in pc.list_functions() if pc.get_function(name).kind == "scalar" and name not in _REFUSED]
     found = {called: getattr(pc, called) for name in names for called in (name, f"{name}_") if hasattr(pc, called)}
-    return found | {"cast": pc.cast, "scalar": pa.scalar, "if_else": pc.if_else}
+    return found | {"cast": pc.cast, "scalar": pa.scalar, "if_else": pc.if_else, "strftime": _strftime}
+
+
+def _strftime(timestamps: Any, /, format: str = "%Y-%m-%dT%H:%M:%S", locale: str = "C") -> Any:
+    if locale != "C":
+        raise ValueError(f"the locale {locale} cannot be used, because those of machines differ: use C")
+    return pc.strftime(timestamps, format)
 
 
 def arrow_types() -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 from hotspare.engine.code.python import rewriting
 from hotspare.engine.code.python.attributes import Attributes
 from hotspare.engine.code.python.generators import CountedGenerator, generating, named_as
-from hotspare.engine.code.python.kept import KeptArray, KeptList
+from hotspare.engine.code.python.kept import ItemsOfKept, KeptArray, KeptList, KeysOfKept
 from hotspare.engine.code.python.meter import Meter
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
 from hotspare.engine.code.python.texts import ascii_shown, checked, shown, text, without_addresses
@@ -286,7 +286,7 @@ def _usual(owner: Any, name: str) -> Callable[..., Any]:
     return found
 
 
-_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.items()))
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.items()), KeysOfKept, ItemsOfKept)
 
 
 def _ordered(value: Any) -> Any:

@@ -277,7 +277,7 @@ class Keeper:
     def _adopt_dict(self, value: dict[Any, Any], factory: Any, number: int, depth: int) -> KeptDict:
         made = KeptDict(self.journal, number, factory)
         self._met[id(value)] = value, made
-        for key, each in value.items():
+        for key, each in dict.items(value):
             self._adopt_key(key)
             dict.__setitem__(made, key, self.adopt(each, depth + 1))
         return made
@@ -400,8 +400,8 @@ def _reached(values: Iterable[Any]) -> Iterator[Any]:
             met.add(value.number)
         yield value
         if isinstance(value, dict):
-            waiting += value
-            waiting += value.values()
+            waiting += dict.keys(value)
+            waiting += dict.values(value)
         elif isinstance(value, list | tuple):
             waiting += value
 

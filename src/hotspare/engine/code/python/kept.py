@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any, SupportsIndex
 
-from hotspare.engine.code.python.sets import OrderedFrozenSet
+from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
 
 ABSENT: Any = object()
 """What stood at a key where nothing stood."""
@@ -84,11 +84,38 @@ _put: Callable[..., None] = dict.__setitem__
 
 
 class KeptDict(dict[Any, Any]):
-    __slots__ = ("factory", "journal", "number", "shares")
+    """A dict that is kept. A walk over it ends with an error once a key was taken out: what Python's own would meet next depends on
+    how the dict lies in memory, and so on keys of long ago, which a restored dict never had."""
+
+    __slots__ = ("factory", "journal", "number", "removals", "shares")
 
     def __init__(self, journal: Journal, number: int, factory: Any = None) -> None:
         super().__init__()
         self.journal, self.number, self.factory, self.shares = journal, number, factory, journal.shares
+        self.removals = 0
+
+    def walked(self, native: Iterator[Any]) -> Iterator[Any]:
+        """Yields what an iterator of Python's own over this dict yields."""
+        removals = self.removals
+        for each in native:
+            yield each
+            if self.removals != removals:
+                raise RuntimeError("dictionary keys changed during iteration")
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.walked(dict.__iter__(self))
+
+    def __reversed__(self) -> Iterator[Any]:
+        return self.walked(dict.__reversed__(self))
+
+    def keys(self) -> Any:
+        return KeysOfKept(self, dict.keys(self))
+
+    def values(self) -> Any:
+        return ValuesOfKept(self, dict.values(self))
+
+    def items(self) -> Any:
+        return ItemsOfKept(self, dict.items(self))
 
     def undo(self, key: Any, before: Any) -> None:
         if key is not _WHOLE and not is_plain_key(key):
@@ -104,7 +131,7 @@ class KeptDict(dict[Any, Any]):
     def put(self, where: Any, after: Any, before: Any, adopt: Callable[[Any], Any], adopt_key: Callable[[Any], None]) -> None:
         """What was put at the key, and is there now, is adopted."""
         if where is not _WHOLE and not is_plain_key(where):  # a look into the dict would run methods of the key
-            if any(key is where for key in self):
+            if any(key is where for key in dict.keys(self)):
                 adopt_key(where)
             return
         if where is _WHOLE or (value := dict.get(self, where, ABSENT)) is ABSENT:
@@ -125,8 +152,9 @@ class KeptDict(dict[Any, Any]):
             return of_key + size(before)
         return _less(size(before), size(now)) + (0 if type(where) is str else of_key - size(0))  # an equal key may be smaller
 
-    def content(self) -> dict[Any, Any]:
-        return dict(self)
+    def content(self) -> tuple[list[Any], list[Any]]:
+        """Returns the keys and the values."""
+        return list(dict.keys(self)), list(dict.values(self))
 
     def _drop_other_keys(self) -> None:
         """Only plain keys are kept; what else came in the call goes, without running methods of it."""
@@ -154,6 +182,7 @@ class KeptDict(dict[Any, Any]):
         if key not in self:
             raise KeyError(key)
         self.journal.note(self, key, dict.get(self, key))
+        self.removals += 1
         dict.__delitem__(self, key)
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
@@ -171,15 +200,16 @@ class KeptDict(dict[Any, Any]):
     def popitem(self) -> tuple[Any, Any]:
         if not self:
             raise KeyError("popitem(): dictionary is empty")
-        key = next(reversed(self))
+        key = next(dict.__reversed__(self))
         return key, self.pop(key)
 
     def clear(self) -> None:
         if self:
-            self.journal.note(self, _WHOLE, dict(self))
+            self.journal.note(self, _WHOLE, self.copy())
+            self.removals += 1
             dict.clear(self)
 
-    def update(self, *others: Any, **named: Any) -> None:
+    def update(self, /, *others: Any, **named: Any) -> None:
         for key, value in dict(*others, **named).items():
             self[key] = value
 
@@ -188,10 +218,50 @@ class KeptDict(dict[Any, Any]):
         return self
 
     def copy(self) -> dict[Any, Any]:
-        return dict(self)
+        return dict(dict.items(self))
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        return dict, (dict(self),)
+        return dict, (self.copy(),)
+
+
+class _ViewOfKept:
+    """A view of a kept dict, around Python's own."""
+
+    __slots__ = ("_dict", "_native")
+
+    def __init__(self, of: KeptDict, native: Any) -> None:
+        self._dict, self._native = of, native
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._dict.walked(iter(self._native))
+
+    def __reversed__(self) -> Iterator[Any]:
+        return self._dict.walked(reversed(self._native))
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def __contains__(self, value: object) -> bool:
+        return value in self._native
+
+    def __repr__(self) -> str:
+        return repr(self._native)
+
+
+class ValuesOfKept(_ViewOfKept):
+    __slots__ = ()
+
+
+class KeysOfKept(_ViewOfKept, Set[Any]):
+    __slots__ = ()
+
+    @classmethod
+    def _from_iterable(cls, it: Iterable[Any]) -> Any:
+        return OrderedSet(it)
+
+
+class ItemsOfKept(KeysOfKept):
+    __slots__ = ()
 
 
 class _KeptSequence:
@@ -412,5 +482,8 @@ for _kind, _name in {
     KeptList: "list",
     FixedList: "list",
     KeptArray: "array",
+    KeysOfKept: "dict_keys",
+    ValuesOfKept: "dict_values",
+    ItemsOfKept: "dict_items",
 }.items():
     _kind.__name__ = _kind.__qualname__ = _name  # what user code sees in messages

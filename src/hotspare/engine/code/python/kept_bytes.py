@@ -140,16 +140,20 @@ class _Writer:
 
     def _container(self, value: Any) -> tuple[int, str]:
         content = self._frozen.content(value._items if isinstance(value, OrderedSet) else value)
-        self.count(len(content))
         if isinstance(value, KeptArray):
+            self.count(len(content))
             self.out += _little(content).tobytes()
             return _ARRAY, content.typecode
-        for each in content:
-            self.value(each)
-            if isinstance(value, KeptDict):
-                self.value(content[each])
         if isinstance(value, KeptDict):
+            self.count(len(content[0]))
+            for key, each in zip(*content, strict=True):
+                self.value(key)
+                self.value(each)
             return _DICT, _FACTORY_NAME[value.factory] if value.factory is not None else ""
+        elements = content[0] if isinstance(value, OrderedSet) else content
+        self.count(len(elements))
+        for each in elements:
+            self.value(each)
         return _SET if isinstance(value, OrderedSet) else _LIST, ""
 
 

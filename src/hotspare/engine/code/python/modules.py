@@ -13,6 +13,7 @@ import hashlib
 import importlib
 import ipaddress
 import struct
+import sys
 import typing
 import urllib.parse
 import zlib
@@ -20,7 +21,7 @@ from abc import abstractmethod
 from array import array
 from collections import Counter, defaultdict, namedtuple
 from collections.abc import Callable, Iterator, Mapping
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from hotspare.engine.code.python import arrow_functions, moments
@@ -201,14 +202,23 @@ def _copy(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     return {"deepcopy": deepcopy}
 
 
+_SEEN_BY_DATACLASS = ModuleType("annotations")
+_SEEN_BY_DATACLASS.__dict__.update({name: getattr(dataclasses, name) for name in ("InitVar", "KW_ONLY")})
+_SEEN_BY_DATACLASS.__dict__.update(ClassVar=typing.ClassVar, dataclasses=dataclasses, typing=typing)
+sys.modules[PROGRAM_MODULE] = _SEEN_BY_DATACLASS
+"""Where `dataclass` looks for the meaning of annotations that are texts, as all are after `from __future__ import annotations`."""
+
+
 def _dataclasses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
-    def dataclass(cls: Any = None, /, **settings: Any) -> Any:
-        def make(given: Any) -> Any:
-            if issubclass(given, COMPARED) and not issubclass(given, enum.Enum):
-                raise TypeError(f"the dataclass {given.__name__} inherits from a text, number or tuple")
-            hints = vars(given).get("__annotations__", {})
+    def dataclass(cls: Any = None, /, **given: Any) -> Any:
+        settings = {name: bool(value) for name, value in given.items()}
+
+        def make(kind: Any) -> Any:
+            if issubclass(kind, COMPARED) and not issubclass(kind, enum.Enum):
+                raise TypeError(f"the dataclass {kind.__name__} inherits from a text, number or tuple")
+            hints = vars(kind).get("__annotations__", {})
             hints.update({name: typing.ClassVar for name, hint in hints.items() if hint is CLASS_VARIABLE})
-            return dataclasses.dataclass(**settings)(given)
+            return dataclasses.dataclass(**settings)(kind)
 
         decorate = _of_unsettled(guards, make)
         return decorate if cls is None else decorate(cls)

@@ -5,7 +5,7 @@ The engine handles what a call returned after the call, and some of Python's fun
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hotspare.engine.code.contract import DEPTH_MAX
@@ -32,6 +32,21 @@ def plain_value(value: Any, depth: int = 0) -> Any:
     if isinstance(value, float):
         return float.__float__(value)
     return b"".join((value,)) if isinstance(value, bytes) else value
+
+
+def holds_only(value: Any, parts_of: Callable[[Any], Iterable[Any] | None]) -> bool:
+    """Whether `parts_of` takes the value and everything that it holds, each container once. It returns what a value holds, or None
+    for one that it does not take."""
+    waiting, met = [value], set[int]()
+    while waiting:
+        each = waiting.pop()
+        parts = parts_of(each)
+        if parts is None:
+            return False
+        if parts and id(each) not in met:
+            met.add(id(each))
+            waiting += parts
+    return True
 
 
 def with_plain_arguments(function: Callable[..., Any], refused: tuple[type, ...] = ()) -> Callable[..., Any]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Iterable
 from typing import Any
 
 from hotspare.engine.code.python.kept import FixedDict, FixedList, KeptArray, KeptDict, KeptList, SeenEvent
+from hotspare.engine.code.python.namespaces import is_own_class
+from hotspare.engine.code.python.plain_values import holds_only
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
 
 _ADDRESS = re.compile(r" (?:at|@) 0x[0-9a-fA-F]+")
-_SHOWN = frozenset({str, int, float, bool, type(None), bytes})
+_SHOWN = frozenset({str, int, float, bool, type(None), bytes, array, KeptArray})
 _ELEMENTS = (list, tuple, KeptList, FixedList, OrderedSet, OrderedFrozenSet)
 _PAIRS = (dict, KeptDict, FixedDict, SeenEvent)
-_NESTING_MAX = 64
 
 
 def without_addresses(text: str) -> str:
@@ -23,23 +25,21 @@ def without_addresses(text: str) -> str:
 
 def checked(text: str, value: Any) -> str:
     """Returns `text`, which was made of `value`. Raises ValueError if an address is in it that is not from a text in `value`."""
-    if " 0x" in text and _ADDRESS.search(text) and not _is_plain(value, 0):
+    if " 0x" in text and _ADDRESS.search(text) and not holds_only(value, _parts):
         raise ValueError("the text of an object would show its address, which differs between engines")
     return text
 
 
-def _is_plain(value: Any, depth: int) -> bool:
-    """Whether everything that Python shows of `value` is in plain values."""
+def _parts(value: Any) -> Iterable[Any] | None:
+    """Returns what Python shows within `value`, or None where it shows something else than plain values."""
     kind = type(value)
-    if kind in _SHOWN or kind is array or kind is KeptArray:
-        return True
-    if depth > _NESTING_MAX:
-        return False
+    if kind in _SHOWN:
+        return ()
     if kind in _ELEMENTS:
-        return all(_is_plain(each, depth + 1) for each in value)
+        return tuple(value)
     if kind in _PAIRS:
-        return all(_is_plain(key, depth + 1) and _is_plain(each, depth + 1) for key, each in value.items())
-    return isinstance(value, Exception) and _is_plain(value.args, depth + 1)
+        return (*dict.keys(value), *dict.values(value))
+    return value.args if isinstance(value, Exception) and not is_own_class(kind) else None
 
 
 def text(*arguments: Any, **named: Any) -> str:

@@ -21,7 +21,7 @@ import types
 from abc import ABC
 from array import array
 from collections import defaultdict, namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -36,6 +36,7 @@ from hotspare.engine.code.python.keeper import NESTING_MAX, described
 from hotspare.engine.code.python.kept import ABSENT, FixedDict, FixedList
 from hotspare.engine.code.python.moments import TIME_TUPLE, UUID
 from hotspare.engine.code.python.namespaces import PROGRAM_MODULE, Namespace, ObjectBase, Opaque, is_own_class
+from hotspare.engine.code.python.plain_values import holds_only
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
 from hotspare.engine.code.python.stand_ins import ADDRESSES
 from hotspare.engine.code.python.typing_names import GenericBase, Hint
@@ -129,7 +130,7 @@ class ModuleVariables:
     def _is_state(self, name: str) -> bool:
         value = self._variables[name]
         is_container = isinstance(value, _CONTAINERS) or (isinstance(value, tuple) and not _is_plain_constant(value))
-        return is_container and _is_plain(value, 0)
+        return is_container and holds_only(value, _plain_parts)
 
     def _constant(self, value: Any, name: str, depth: int) -> Any:
         """Returns a value that lives as long as the program, or what replaces it. Raises Unkeepable."""
@@ -257,8 +258,8 @@ def _attributes_of(kind: Any) -> Iterator[tuple[str, Any]]:
         is_of_enum = is_enum and not isinstance(value, _FUNCTIONS) and attribute[0] == attribute[-1] == "_"
         if not is_hidden and not is_of_enum and not (is_enum and isinstance(value, kind | enum.property)):
             yield attribute, _plain_defaults(value) if attribute == "_field_defaults" else value
-    for field in vars(kind).get("__dataclass_fields__", {}).values():
-        yield from ((field.name, value) for value in (field.default, field.default_factory, field.metadata))
+    for field in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
+        yield from ((field.name, value) for value in (field.type, field.default, field.default_factory, field.metadata))
     if is_enum:
         for member in (*kind._member_map_.values(), *kind._value2member_map_.values()):
             yield member._name_ or "", member._value_
@@ -301,13 +302,11 @@ def _is_plain_constant(value: Any) -> bool:
     return not isinstance(value, _CONTAINERS)
 
 
-def _is_plain(value: Any, depth: int) -> bool:
-    """Whether nothing but plain values is in it; what is deeper than can be kept is found when it is kept."""
+def _plain_parts(value: Any) -> Iterable[Any] | None:
+    """Returns what a plain value holds, or None for any other value; what is deeper than can be kept is found when it is kept."""
     kind = type(value)
-    if kind in (int, float, str, bytes, bool, type(None)) or depth > NESTING_MAX:
-        return True
+    if kind in (int, float, str, bytes, bool, type(None), array):
+        return ()
     if kind in (list, tuple, OrderedSet, OrderedFrozenSet):
-        return all(_is_plain(each, depth + 1) for each in value)
-    if kind in (dict, defaultdict):
-        return all(_is_plain(key, depth + 1) and _is_plain(each, depth + 1) for key, each in value.items())
-    return kind is array
+        return tuple(value)
+    return (*value, *value.values()) if kind in (dict, defaultdict) else None
