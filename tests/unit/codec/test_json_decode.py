@@ -177,13 +177,14 @@ def test_money_is_exact() -> None:
         (b'{"x":Inf}', "format"),
         (b'{"id":01}', "format"),
         (b'{"id":1}\x00}', "format"),
-        (b'{"s":"a\nb"}', "format"),
         (b'{"s":"\\ud800"}', "utf8"),
         (b'{"s":"\xff"}', "utf8"),
         (b"5", "format"),
         (b"[null]", "format"),
         (b'[{"id":1}],"z":[2]', "format"),
-        (b'[{"id":1}] [{"id":2}]', "format"),
+        (b'{"id":1} x', "format"),
+        (b'{"id":1}, "s": "x"}', "format"),
+        (b'1 2"a"3', "format"),
         (b'{"id":1,"z":' + b"[" * (DEPTH_MAX + 1) + b"]" * (DEPTH_MAX + 1) + b"} x", "format"),
     ],
 )
@@ -244,7 +245,7 @@ def test_a_bad_object_of_an_array_is_shown_as_it_came(before: str) -> None:
         ('{"id":-}', "Expecting value"),
         ('{"id":tru}', "Expecting value"),
         ('{"id":1}}', "Expecting value"),
-        ('{"id":1},{"id" 2}', "Expecting value"),
+        ('NaNNaN{"id":1}', "another value follows the first"),
         ('{"id":', "Expecting value"),
         ('{"s":"cut', "Unterminated string starting at"),
         ('{"s":"cut\\"', "Unterminated string starting at"),
@@ -385,18 +386,28 @@ def test_numbers_are_read_as_in_csv() -> None:
     assert np.array_equal(rows[0].columns[1].to_numpy().view(np.int64), found[0].columns[1].to_numpy().view(np.int64))
 
 
-ARRAY_PARTS = ["{}", '{"id":1}', "[]", "7", '"],["', "null", ",", ",", " ", "\n", "[", "]", "]", "{", "x", "]["]
-
-
-@given(st.lists(st.sampled_from(ARRAY_PARTS), max_size=7).map(lambda parts: "[" + "".join(parts)))
-@example("[{},]").via("a comma too many")
-@example("[{}][]").via("two arrays")
-def test_an_array_is_what_a_json_reader_says(text: str) -> None:
-    """All of its items are told, or it is one bad row."""
-    try:
-        items = json.loads(text)
-    except ValueError:
-        items = None
-    rows, bad = decode_plainly([text.encode()], [0], EVERY_TYPE)
-    found = sorted([*(rows.index.tolist() if rows is not None else []), *(each.row for each in listed(bad))])
-    assert found == ([0] if items is None else list(range(len(items))))
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (b'{"id":1}\nnonsense\n{"id":3}', [1, "format", 3]),
+        (b'{"id":1}\n{"s":"\xff"}\n{"id":3}', [1, "utf8", 3]),
+        (b'[{"id":1},\n{"id":2 x},\n{"id":3}]', [1, "format", 3]),
+        (b'[{"id":1}] [[{"id":2}], null, [3, "x"]]', [1, 2, "format", "format", "format"]),
+        (b'{"id":1},{"id":2}\n\xef\xbb\xbf{"id":3}', [1, 2, 3]),
+        (b'{"id":1,"s":\n{"a":1}}\n{"id":2}', [1, 2]),
+        (b'{"id":1,\n{"id":2}', ["format", 2]),
+        (b'{"id":1\n"s":"x"\n{"id":2}', ["format", 2]),
+        (b'{"s":"a\nb"}\n{"id":2}', ["format", "format", 2]),
+        (b'{"id":1}}\n{"id":2}', ["format", 2]),
+        (b'[{"id":1},{"id":2', [1, "format"]),
+        (b"[]], ,\n[", []),
+        (b'\x0b{"id":1}\x0c{"id":2}', [1, 2]),
+    ],
+)
+def test_what_is_no_event_harms_no_other_of_its_message(message: bytes, expected: list[int | str]) -> None:
+    """In whatever layout, as in a file (`tests/unit/adapters/test_one_reading.py`)."""
+    events, bad = decoded([message])
+    found = {index: values[0] for _, index, _, _, values in events} | {index: reason for _, index, reason in bad}
+    assert [found[index] for index in sorted(found)] == expected
+    assert sorted(found) == list(range(len(expected)))
+    assert (events, bad) == plainly([message])
