@@ -220,6 +220,8 @@ XML = [
     (b"<event><id>8</id><opcode>&unknown;</opcode></event>", ("format",)),
     (b"<event><id>9</id><opcode>\xff</opcode></event>", ("utf8",)),
     (b"<event opcode='erase'><id>10</id></event>", ("opcode",)),
+    (b"<event><id>11</id><opcode encoding='base64'>?</opcode></event>", ("format",)),
+    (b'<event><id>12</id><opcode>{"id": 13}\n{"id": 14}\n</flags></event>', ("format",)),
 ]
 
 
