@@ -113,9 +113,8 @@ def test_what_code_gives_are_events() -> None:
         "i,n, 1,a,2",
         'i,n,  2,"b\n,",3',
     ]
-    assert made("def publish():\n return {'events': {'id': 1, 'name': '\\ud800'}, 'done': True}", kind="python") == [
-        'i,n,1,"\\ud800",'
-    ]
+    half = "def publish():\n return {'events': {'id': 1, 'name': '\\ud800'}, 'done': True}"
+    assert made(half, kind="python") == ['i,n,1,"\ud800",'], "it is not UTF-8, so a bad event"
     schema = Schema((Field("id", FieldType.INT64, KeyRole.KEY), Field("a", FieldType.DOUBLE_ARRAY)))
     arrays = code_source(connector("function publish() esp_inject({id = 1, a = {1.5, 2}}) return true end"), schema, Path())()
     assert arrays.next_step().rows == [b"i,n,1,[1.5;2]"]
