@@ -212,11 +212,22 @@ def test_as_many_objects_as_messages_are_not_one_each() -> None:
     assert (events, bad) == ([], [(0, 0, "format"), (1, 0, "format")])
 
 
-def test_nesting_in_unknown_members_harms_nobody() -> None:
-    deep = b'{"id":1,"z":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
-    events, bad = decoded([deep, b'{"id":2,"z":{"id":7,"y":[1,{"id":8}]}}'])
-    assert [v[0] for *_, v in events] == [1, 2]
-    assert not bad
+def nested(depth: int, open_: str = "[", close: str = "]") -> bytes:
+    """An event in whose unknown member so many brackets stand in each other."""
+    return f'{{"id":1,"z":{open_ * depth}{"0" if open_ != "[" else ""}{close * depth}}}'.encode()
+
+
+@pytest.mark.parametrize("beside", [[], [b'{"id":NaN}', b'{"id":"3"}'], [b'{"id":"x"}'] * 99])
+@pytest.mark.parametrize(("open_", "close"), [("[", "]"), ('{"a":', "}")])
+def test_what_is_nested_too_deep_is_bad_whatever_stands_beside_it(beside: list[bytes], open_: str, close: str) -> None:
+    """Also in an unknown member: else it would depend on which decoder reads it."""
+    least, most, deep = (nested(depth, open_, close) for depth in (DEPTH_MAX - 1, DEPTH_MAX, 200_000))
+    several = b"[" + b'{"id":2},' * 200 + least + b"," + most + b"]"
+    for message, is_bad in ((least, [False]), (most, [True]), (deep, [True]), (several, [False] * 201 + [True])):
+        events, bad = decoded([message, *beside, b'{"id":2,"z":{"id":7,"y":[1,{"id":8}]}}'])
+        found = {index: False for place, index, *_ in events if place == 0} | {index: True for place, index, _ in bad if place == 0}
+        assert [found[index] for index in sorted(found)] == is_bad
+        assert (len(beside) + 1, 0) in {each[:2] for each in events}
 
 
 def test_what_is_said_of_a_bad_event() -> None:

@@ -33,7 +33,7 @@ from hotspare.model.types import FieldType, Schema
 
 EVENT_MEMBER = "event"
 DEPTH_MAX = 100
-"""Limit on objects and arrays inside each other, where a message has to be read plainly."""
+"""Limit on objects and arrays inside each other."""
 _BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
 """A text or a bracket. A text that nobody closes goes on to the end: each letter is looked at once, whatever the message holds."""
 _PART_OF_ARRAY = re.compile(r"[^;\[\]]*")
