@@ -7,9 +7,9 @@ r"""Where the events of a JSON text end: files, messages of topics and lines are
 - An object that cannot be one is a row up to the end of the line where that shows: a string with a line end in it, a bracket that
   closes another one, or an object that begins where no value may.
 
-Rows but objects are bad events. A quote or brace that is missing harms no line but its own, or also the next one where the line ends
-with a colon or a square bracket. Everything is said of bytes: UTF-8 has none of these inside of a character. A row alone is cut into
-itself.
+Rows but objects are bad events. A quote or brace that is missing harms no line but its own, or also the next one where the line
+ends with a colon or a square bracket. Everything is said of bytes: UTF-8 has none of these inside of a character. A row alone is
+cut into itself.
 """
 
 from __future__ import annotations
