@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -53,8 +55,8 @@ def published(bus: MemoryBusClient) -> list[bytes]:
 @pytest.mark.parametrize(("suffix", "pack"), PACKED.items())
 def test_the_rows_are_those_of_the_plain_file(suffix: str, pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
     """Also of several compressed parts one behind the other, as appending makes them, and of an empty file."""
-    for name, data in (("whole", pack(TEXT)), ("parts", pack(TEXT[:50]) + pack(TEXT[50:]))):
-        path, bus = tmp_path / f"{name}.csv{suffix}", new_bus()
+    for name, data in (("whole", pack(TEXT)), ("parts", pack(TEXT[:50]) + pack(TEXT[50:])), ("UPPER", pack(TEXT))):
+        path, bus = tmp_path / f"{name}.csv{suffix.upper() if name.isupper() else suffix}", new_bus()
         path.write_bytes(data)
         assert publish(bus, path).bytes_published == len(TEXT)
         assert published(bus) == ROWS
@@ -77,6 +79,14 @@ def test_a_publisher_goes_on_behind_its_last_row(
         publish(bus, path if level % 3 else folder / "plain", events_max=total)
         assert published(bus) == ROWS[:total]
     publish(bus, folder / f"in{suffix}" if limits else folder / "plain")
+    assert published(bus) == ROWS
+
+
+def test_frames_that_are_skipped_stand_anywhere_in_zstd(tmp_path: Path) -> None:
+    """As programs write them that compress in several threads."""
+    path, bus, skipped = tmp_path / "in.csv.zst", new_bus(), b"\x50\x2a\x4d\x18\x04\0\0\0size"
+    path.write_bytes(skipped + zstd(TEXT[:50]) + skipped + zstd(TEXT[50:]) + skipped)
+    publish(bus, path)
     assert published(bus) == ROWS
 
 
@@ -168,3 +178,11 @@ def test_a_reader_can_go_back_any_way(tmp_path: Path) -> None:
         assert (source.size(), source.known_size()) == (len(data), len(data))
     finally:
         source.close()
+
+
+@pytest.mark.parametrize(("name", "pack"), [("bzip2", bz2.compress), ("xz", lzma.compress), ("zip", lambda text: b"PK\3\4" + text)])
+def test_what_compresses_otherwise_is_refused_by_name(name: str, pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_bytes(pack(TEXT))
+    with pytest.raises(UsageError, match=f"is compressed by {name}, which is not read") as told:
+        publish(new_bus(), tmp_path / "in.csv")
+    assert told.value.hint == "compress it by gzip or zstd, or not at all"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hotspare.adapters.files.canonical import FileFormat, InsertOpcode, RowForm
 from hotspare.adapters.files.publisher import PublishOptions, publish_file
@@ -217,6 +220,8 @@ XML = [
     (b"<event><id>8</id><opcode>&unknown;</opcode></event>", ("format",)),
     (b"<event><id>9</id><opcode>\xff</opcode></event>", ("utf8",)),
     (b"<event opcode='erase'><id>10</id></event>", ("opcode",)),
+    (b"<event><id>11</id><opcode encoding='base64'>?</opcode></event>", ("format",)),
+    (b'<event><id>12</id><opcode>{"id": 13}\n{"id": 14}\n</flags></event>', ("format",)),
 ]
 
 
@@ -277,3 +282,61 @@ def test_a_unit_that_does_not_exist_and_one_of_blocks_are_refused() -> None:
     assert told.value.hint == "use seconds, milliseconds or microseconds"
     with pytest.raises(UsageError, match="binary blocks"):
         RowForm(schema=SCHEMA, format=FileFormat.BINARY, stamp_unit=StampUnit.SECONDS)
+
+
+JSON_PIECES = [
+    b'{"id": 1}',
+    b'{"id": 2, "t": {"a": [1, "}"]}}',
+    b'{"id": 3,\n"t": "x"}',
+    b'{"id": 4',
+    b"7",
+    b'"s"',
+    b"x",
+    b"}",
+    b"]",
+]
+DAMAGES = [
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b'"',
+    b"\\",
+    b"\n",
+    b"\xef\xbb\xbf",
+    b"\xff",
+    b"\0",
+    b"\x0b",
+    b"NaN",
+    b'"opcode"',
+    b" ",
+]
+CSV_PIECES = [b"i,n,1,a,,", b"u,n,2", b'"x', b'"a,b"', b' "q""r" ', b"\ni,n,3,,,\n", b"\t", b"\\,", b'\\"', *DAMAGES[4:]]
+
+
+@st.composite
+def damaged_texts(draw: st.DrawFn, pieces: Sequence[bytes]) -> bytes:
+    """Pieces of events with bytes put in and taken out anywhere."""
+    text = draw(st.sampled_from([b"\n", b",", b"", b" "])).join(draw(st.lists(st.sampled_from(pieces), min_size=1, max_size=6)))
+    for at, damage, count in draw(st.lists(st.tuples(st.integers(0, 80), st.sampled_from(DAMAGES), st.integers(0, 2)), max_size=2)):
+        text = text[:at] + damage + text[at + count :]
+    return text
+
+
+@pytest.mark.parametrize("format_", [FileFormat.JSON, FileFormat.CSV])
+@given(data=st.data(), how=st.sampled_from(["as it is", "upsert", "dateformat"]))
+def test_the_same_bytes_say_the_same_in_a_file_a_message_and_a_line(format_: FileFormat, data: st.DataObject, how: str) -> None:
+    """Whatever they are: the same events and the same bad ones, in the same order."""
+    is_json = format_ is FileFormat.JSON
+    text = data.draw(damaged_texts(JSON_PIECES if is_json else CSV_PIECES))
+    first = b'{"id": 0}' if is_json else b"i,n,0,,,"
+    form = RowForm(schema=SCHEMA, format=format_, **REWRITTEN[how])
+    expected = said([first, text], form.written.header, SCHEMA)
+    expected = upserted(expected) if how == "upsert" else expected
+    with TemporaryDirectory() as folder:
+        assert from_file(form, [first, text], Path(folder)) == expected
+    assert from_topic(form, [first, text], Path()) == expected
+    if b"\n" not in text:
+        assert from_lines(form, [first, text], Path()) == expected

@@ -177,13 +177,14 @@ def test_money_is_exact() -> None:
         (b'{"x":Inf}', "format"),
         (b'{"id":01}', "format"),
         (b'{"id":1}\x00}', "format"),
-        (b'{"s":"a\nb"}', "format"),
         (b'{"s":"\\ud800"}', "utf8"),
         (b'{"s":"\xff"}', "utf8"),
         (b"5", "format"),
         (b"[null]", "format"),
         (b'[{"id":1}],"z":[2]', "format"),
-        (b'[{"id":1}] [{"id":2}]', "format"),
+        (b'{"id":1} x', "format"),
+        (b'{"id":1}, "s": "x"}', "format"),
+        (b'1 2"a"3', "format"),
         (b'{"id":1,"z":' + b"[" * (DEPTH_MAX + 1) + b"]" * (DEPTH_MAX + 1) + b"} x", "format"),
     ],
 )
@@ -211,11 +212,22 @@ def test_as_many_objects_as_messages_are_not_one_each() -> None:
     assert (events, bad) == ([], [(0, 0, "format"), (1, 0, "format")])
 
 
-def test_nesting_in_unknown_members_harms_nobody() -> None:
-    deep = b'{"id":1,"z":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
-    events, bad = decoded([deep, b'{"id":2,"z":{"id":7,"y":[1,{"id":8}]}}'])
-    assert [v[0] for *_, v in events] == [1, 2]
-    assert not bad
+def nested(depth: int, open_: str = "[", close: str = "]") -> bytes:
+    """An event in whose unknown member so many brackets stand in each other."""
+    return f'{{"id":1,"z":{open_ * depth}{"0" if open_ != "[" else ""}{close * depth}}}'.encode()
+
+
+@pytest.mark.parametrize("beside", [[], [b'{"id":NaN}', b'{"id":"3"}'], [b'{"id":"x"}'] * 99])
+@pytest.mark.parametrize(("open_", "close"), [("[", "]"), ('{"a":', "}")])
+def test_what_is_nested_too_deep_is_bad_whatever_stands_beside_it(beside: list[bytes], open_: str, close: str) -> None:
+    """Also in an unknown member: else it would depend on which decoder reads it."""
+    least, most, deep = (nested(depth, open_, close) for depth in (DEPTH_MAX - 1, DEPTH_MAX, 200_000))
+    several = b"[" + b'{"id":2},' * 200 + least + b"," + most + b"]"
+    for message, is_bad in ((least, [False]), (most, [True]), (deep, [True]), (several, [False] * 201 + [True])):
+        events, bad = decoded([message, *beside, b'{"id":2,"z":{"id":7,"y":[1,{"id":8}]}}'])
+        found = {index: False for place, index, *_ in events if place == 0} | {index: True for place, index, _ in bad if place == 0}
+        assert [found[index] for index in sorted(found)] == is_bad
+        assert (len(beside) + 1, 0) in {each[:2] for each in events}
 
 
 def test_what_is_said_of_a_bad_event() -> None:
@@ -244,7 +256,7 @@ def test_a_bad_object_of_an_array_is_shown_as_it_came(before: str) -> None:
         ('{"id":-}', "Expecting value"),
         ('{"id":tru}', "Expecting value"),
         ('{"id":1}}', "Expecting value"),
-        ('{"id":1},{"id" 2}', "Expecting value"),
+        ('NaNNaN{"id":1}', "another value follows the first"),
         ('{"id":', "Expecting value"),
         ('{"s":"cut', "Unterminated string starting at"),
         ('{"s":"cut\\"', "Unterminated string starting at"),
@@ -385,18 +397,28 @@ def test_numbers_are_read_as_in_csv() -> None:
     assert np.array_equal(rows[0].columns[1].to_numpy().view(np.int64), found[0].columns[1].to_numpy().view(np.int64))
 
 
-ARRAY_PARTS = ["{}", '{"id":1}', "[]", "7", '"],["', "null", ",", ",", " ", "\n", "[", "]", "]", "{", "x", "]["]
-
-
-@given(st.lists(st.sampled_from(ARRAY_PARTS), max_size=7).map(lambda parts: "[" + "".join(parts)))
-@example("[{},]").via("a comma too many")
-@example("[{}][]").via("two arrays")
-def test_an_array_is_what_a_json_reader_says(text: str) -> None:
-    """All of its items are told, or it is one bad row."""
-    try:
-        items = json.loads(text)
-    except ValueError:
-        items = None
-    rows, bad = decode_plainly([text.encode()], [0], EVERY_TYPE)
-    found = sorted([*(rows.index.tolist() if rows is not None else []), *(each.row for each in listed(bad))])
-    assert found == ([0] if items is None else list(range(len(items))))
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (b'{"id":1}\nnonsense\n{"id":3}', [1, "format", 3]),
+        (b'{"id":1}\n{"s":"\xff"}\n{"id":3}', [1, "utf8", 3]),
+        (b'[{"id":1},\n{"id":2 x},\n{"id":3}]', [1, "format", 3]),
+        (b'[{"id":1}] [[{"id":2}], null, [3, "x"]]', [1, 2, "format", "format", "format"]),
+        (b'{"id":1},{"id":2}\n\xef\xbb\xbf{"id":3}', [1, 2, 3]),
+        (b'{"id":1,"s":\n{"a":1}}\n{"id":2}', [1, 2]),
+        (b'{"id":1,\n{"id":2}', ["format", 2]),
+        (b'{"id":1\n"s":"x"\n{"id":2}', ["format", 2]),
+        (b'{"s":"a\nb"}\n{"id":2}', ["format", "format", 2]),
+        (b'{"id":1}}\n{"id":2}', ["format", 2]),
+        (b'[{"id":1},{"id":2', [1, "format"]),
+        (b"[]], ,\n[", []),
+        (b'\x0b{"id":1}\x0c{"id":2}', [1, 2]),
+    ],
+)
+def test_what_is_no_event_harms_no_other_of_its_message(message: bytes, expected: list[int | str]) -> None:
+    """In whatever layout, as in a file (`tests/unit/adapters/test_one_reading.py`)."""
+    events, bad = decoded([message])
+    found = {index: values[0] for _, index, _, _, values in events} | {index: reason for _, index, reason in bad}
+    assert [found[index] for index in sorted(found)] == expected
+    assert sorted(found) == list(range(len(expected)))
+    assert (events, bad) == plainly([message])

@@ -131,6 +131,12 @@ def test_value(type_: FieldType, text: str, value: object) -> None:
     assert (values.to_pylist(), bad.tolist()) == ([value], [])
 
 
+@pytest.mark.parametrize("text", ["+0x1", "-0x1", "+", "+-1", "1_0", "1.0", "1E5", "\u0661", "0x", "0x1ffffffffffffffff"])
+def test_what_is_no_integer(text: str) -> None:
+    for type_ in (FieldType.INT32, FieldType.INT64):
+        assert parse(pa.array([text]), type_)[1].tolist() == [0]
+
+
 @pytest.mark.parametrize(
     ("type_", "text", "number"),
     [

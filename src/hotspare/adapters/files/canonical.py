@@ -214,9 +214,9 @@ class RowForm:
         return _decoded(grammar(self.delimiter_bytes).value(column))
 
     def _json(self, row: bytes) -> bytes:
-        """An event as JSON; a row that is none as it is."""
+        """An event as JSON; a row that is none as it is, of XML on one line, so that nothing in it is taken for another event."""
         if self.format is FileFormat.XML and self.schema is not None:
-            return json_event(row, self.schema) or row
+            return json_event(row, self.schema) or row.replace(b"\n", b" ")
         return event_alone(row)
 
     def _rewritten_events(self, events: Sequence[bytes]) -> list[bytes]:

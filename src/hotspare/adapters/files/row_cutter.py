@@ -125,5 +125,14 @@ class RowCutter:
         return FileRows(lines, self._position + 1 + feeds, np.arange(first_line, self._line)), consumed
 
 
+def rows_of_text(text: bytes, delimiter: bytes = b",") -> list[bytes]:
+    """Returns the rows of a whole text but blank ones; the text itself if a line in it is too long."""
+    cutter = RowCutter(0, delimiter)
+    try:
+        return [row.text for row in (*cutter.feed(text), *cutter.finish()) if not csv_grammar.is_blank(row.text)]
+    except LineTooLong:
+        return [text]
+
+
 def _without_return(line: bytes) -> bytes:
     return line.rstrip(b"\r")

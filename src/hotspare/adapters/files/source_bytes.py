@@ -8,6 +8,7 @@ beginning.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from io import FileIO
 from pathlib import Path
@@ -18,7 +19,16 @@ import pyarrow as pa
 from hotspare.errors import UsageError
 
 CODEC_OF_SUFFIX = {".gz": "gzip", ".zst": "zstd"}
-_MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
+_MAGIC = {
+    "gzip": rb"\x1f\x8b",
+    "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
+    "bzip2": rb"BZh[1-9]1AY&SY",
+    "xz": rb"\xfd7zXZ\0",
+    "zip": rb"PK\x03\x04",
+    "lz4": rb"\x04\x22\x4d\x18",
+}
+"""How files begin that are compressed; of zstd also by a frame that is skipped, as pzstd writes it."""
+_MAGIC_BYTES_MAX = 10
 _SUFFIX = {codec: suffix for suffix, codec in CODEC_OF_SUFFIX.items()}
 _PORTION_BYTES = 256 * 1024
 KEPT_BYTES = 20 << 20
@@ -62,12 +72,12 @@ def open_bytes(path: Path) -> SourceBytes:
 
 def is_compressed(path: Path) -> bool:
     """Whether a file with this name is unpacked."""
-    return path.suffix in CODEC_OF_SUFFIX
+    return path.suffix.lower() in CODEC_OF_SUFFIX
 
 
 def _of_kind(path: Path, plain: PlainBytes) -> SourceBytes:
-    begin, codec = plain.read_at(4, 0), CODEC_OF_SUFFIX.get(path.suffix)
-    found = next((name for name, magic in _MAGIC.items() if begin.startswith(magic)), None)
+    begin, codec = plain.read_at(_MAGIC_BYTES_MAX, 0), CODEC_OF_SUFFIX.get(path.suffix.lower())
+    found = next((name for name, magic in _MAGIC.items() if re.match(magic, begin)), None)
     if codec is None and found is None:
         return plain
     if codec == found and codec is not None:
@@ -75,8 +85,12 @@ def _of_kind(path: Path, plain: PlainBytes) -> SourceBytes:
     plain.close()
     if codec is not None:
         raise UsageError(f"file {path} is not compressed by {codec}", hint=f"give it a name without {path.suffix}")
+    if found not in _SUFFIX:
+        raise UsageError(
+            f"file {path} is compressed by {found}, which is not read", hint="compress it by gzip or zstd, or not at all"
+        )
     raise UsageError(
-        f"file {path} is compressed by {found}, which its name does not say", hint=f"rename it to {path.name}{_SUFFIX[found or '']}"
+        f"file {path} is compressed by {found}, which its name does not say", hint=f"rename it to {path.name}{_SUFFIX[found]}"
     )
 
 

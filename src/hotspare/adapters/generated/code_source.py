@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hotspare.adapters.files.canonical import FlagColumn, OpcodeColumn, RowForm
+from hotspare.adapters.files.row_cutter import rows_of_text
 from hotspare.adapters.generated.steps import Course, GeneratedPosition, MadeStep
 from hotspare.engine.code.contract import OPCODE_KEY, CodeFailure, Instance, Moment
-from hotspare.engine.codec.csv.grammar import is_blank, quoted
+from hotspare.engine.codec.csv.grammar import quoted
 from hotspare.errors import UsageError
 from hotspare.model.events import OPCODE_LETTER
 from hotspare.model.types import Schema
@@ -105,11 +106,10 @@ def _said(returned: Any) -> tuple[Sequence[Mapping[str, Any]], bool]:
 def _rows(event: Mapping[str, Any], schema: Schema) -> list[bytes]:
     """One row as inbound topics hold them, or those that the event's text has."""
     opcode = str(event.get(OPCODE_KEY) or "insert").lower()
-    letter = _LETTERS.get(opcode, opcode).encode()
+    letter = _encoded(_LETTERS.get(opcode, opcode))
     if CSV_KEY in event:
-        lines = str(event[CSV_KEY]).encode().split(b"\n")
         form = RowForm(opcode=OpcodeColumn.ABSENT, flag=FlagColumn.NORMAL, schema=schema)
-        rows = form.canonical([line.strip() for line in lines if not is_blank(line)])
+        rows = form.canonical(rows_of_text(_encoded(str(event[CSV_KEY]))))
         return [letter + row[row.index(b",") :] for row in rows]
     return [b",".join([letter, b"n", *(_column(event.get(name)) for name in schema.names)])]
 
@@ -130,4 +130,9 @@ def _column(value: Any) -> bytes:
         return quoted(base64.b64encode(value))
     if isinstance(value, list):
         return b"[" + b";".join(b"null" if item is None else repr(item).encode() for item in value) + b"]"
-    return quoted(str(value).encode(errors="replace"))
+    return quoted(_encoded(str(value)))
+
+
+def _encoded(text: str) -> bytes:
+    """The bytes of a text. One with half a surrogate pair is no UTF-8, so its row becomes a bad event."""
+    return text.encode(errors="surrogatepass")

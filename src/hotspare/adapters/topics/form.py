@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hotspare.adapters.files.canonical import FileFormat, FlagColumn, InsertOpcode, RowForm
-from hotspare.adapters.files.row_cutter import LineTooLong, RowCutter
+from hotspare.adapters.files.row_cutter import rows_of_text
 from hotspare.adapters.topics.schemas import FramedAvro, Schemas
 from hotspare.engine.codec.avro_datum import datum_container
 from hotspare.engine.codec.csv.grammar import quoted
@@ -97,15 +97,9 @@ class TopicForm:
             return [value] if value.strip() else []
         one = _one_row(value, self.format)
         if one is None:
-            texts = cut_events(value) if self.format is MessageFormat.JSON else self._cut_whole(value)
+            is_json = self.format is MessageFormat.JSON
+            texts = cut_events(value) if is_json else rows_of_text(value, self.rows.delimiter_bytes)
         return self.rows.canonical(texts if one is None else [one])
-
-    def _cut_whole(self, value: bytes) -> list[bytes]:
-        cutter = RowCutter(0, self.rows.delimiter_bytes)
-        try:
-            return [row.text for row in (*cutter.feed(value), *cutter.finish()) if row.text.strip()]
-        except LineTooLong:
-            return [value]
 
 
 def _one_row(value: bytes, format_: MessageFormat) -> bytes | None:

@@ -18,6 +18,7 @@ from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.received import RowChoice
 from hotspare.bus.contract import FORMAT_HEADER, Message, Outgoing
 from hotspare.bus.topic_writer import Placed
+from hotspare.engine.codec.csv.grammar import grammar
 from hotspare.engine.codec.csv.rows import CsvStyle
 from hotspare.engine.codec.outputs import encode_outputs
 from hotspare.engine.routing import canonical, key_partitions
@@ -169,7 +170,7 @@ class SendForm:
         alone = rows.select([*(name for name, _ in OUTPUT_COLUMNS), self.value_field])
         form = FileStyle(columns=CsvStyle.EXACT, date_format=self.date_format)
         found = [line.split(b",", 2)[2] for line in OutputRows(form).text(alone).split(b"\n")[:-1]]
-        return [b"" if text == b'""' else text for text in found]  # an empty blob
+        return [grammar().value(text) or b"" for text in found]
 
     @property
     def _rows(self) -> OutputRows:

@@ -92,7 +92,7 @@ def numbers(texts: pa.Array, type_: FieldType) -> tuple[pa.Array, Rows]:
     except pa.ArrowInvalid:
         trimmed = pc.utf8_trim_whitespace(texts)
     if type_ in (FieldType.INT32, FieldType.INT64):
-        trimmed = pc.replace_substring_regex(trimmed, r"^\+([0-9])", r"\1")
+        trimmed = pc.replace_substring_regex(trimmed, r"^\+([0-9]+)$", r"\1")
     shapeless = true_rows(pc.invert(pc.match_substring_regex(trimmed, _SHAPE[type_])))
     values, unfit = converted(with_nulls(trimmed, shapeless), target, _FITS[type_])
     return values, either(len(texts), shapeless, unfit)

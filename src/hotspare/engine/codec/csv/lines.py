@@ -15,6 +15,8 @@ from hotspare.engine.rows.elementwise import Rows
 Bytes = npt.NDArray[np.uint8]
 LINE_FEED, RETURN = b"\n\r"
 _SPACE, _TAB = b" \t"
+LAST_BLANK = _SPACE
+"""The greatest blank."""
 _NOTHING = pa.array([b""], pa.binary())
 _ZERO = pa.scalar(0, pa.int32())
 _IS_SPACE = np.isin(np.arange(256), list(b" \t\v\f\r"))

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.engine.codec.csv.lines import (
+    LAST_BLANK,
     LINE_FEED,
     Bytes,
     TextLines,
@@ -83,16 +84,17 @@ def split(values: pa.Array, layout: TextLayout) -> tuple[list[TextRows], BadRows
         rows, first, index = rows.kept(is_good), first[is_good], index[is_good]
     if not len(rows.begin):
         return [], BadRows.joined(bad)
-    columns = _columns(rows, places, first, found, layout)
+    blanks = _Blanks(lines, ord(layout.delimiter))
+    columns = _columns(rows, places, first, found, blanks, layout.columns)
     return [TextRows(rows.parent, index, columns, rows.texts)], BadRows.joined(bad)
 
 
-def _columns(rows: TextLines, places: Rows, first: Rows, found: Quoting, layout: TextLayout) -> list[pa.Array]:
+def _columns(rows: TextLines, places: Rows, first: Rows, found: Quoting, blanks: _Blanks, count: int) -> list[pa.Array]:
     """Of rows with as many delimiters as there are to be, of which the first has the number `first` in `places`."""
-    texts, blanks = _Texts.of(rows.data, found), _Blanks(rows.data, ord(layout.delimiter))
+    texts = _Texts.of(rows.data, found)
     columns, begin, moved = [], rows.begin, None
-    for column in range(layout.columns):
-        end = places[first + column] if column < layout.columns - 1 else rows.end
+    for column in range(count):
+        end = places[first + column] if column < count - 1 else rows.end
         inner, last = blanks.within(begin, end)
         strings, after = texts.between(inner, last, moved if inner is begin else None)
         columns.append(null_where(inner == last, strings))
@@ -101,12 +103,14 @@ def _columns(rows: TextLines, places: Rows, first: Rows, found: Quoting, layout:
 
 
 class _Blanks:
-    """Where blanks stand: around a field they are no part of it."""
+    """Where blanks stand: around a field they are no part of it. `lines`: all lines of the bytes but blank ones."""
 
-    def __init__(self, data: Bytes, delimiter: int) -> None:
-        self._data = data
+    def __init__(self, lines: TextLines, delimiter: int) -> None:
+        self._data = lines.data
         self._delimiter = delimiter
-        self._are_there = bool(are_blanks(data, delimiter).any())
+        self._are_there = np.count_nonzero(lines.data <= LAST_BLANK) > len(
+            lines.feed
+        )  # or other bytes as small: one pass is quicker
 
     @cached_property
     def _others(self) -> Rows:
@@ -114,7 +118,9 @@ class _Blanks:
         return np.append(np.flatnonzero(~are_blanks(self._data, self._delimiter)), len(self._data))
 
     def _at(self, places: Rows) -> npt.NDArray[np.bool_]:
-        return are_blanks(self._data[places], self._delimiter)
+        found = self._data[places]
+        is_small: npt.NDArray[np.bool_] = found <= LAST_BLANK
+        return are_blanks(found, self._delimiter) if is_small.any() else is_small
 
     def within(self, begin: Rows, end: Rows) -> tuple[Rows, Rows]:
         """The bounds of what stands between blanks, each the same array where it is the same. Most have one; where there are more,

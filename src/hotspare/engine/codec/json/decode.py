@@ -26,6 +26,7 @@ from hotspare.engine.codec.csv.decode import DecodedRows, WrongTexts, kept_rows,
 from hotspare.engine.codec.csv.lines import joined, numbered, strings_of
 from hotspare.engine.codec.json.flat import read_flat
 from hotspare.engine.codec.json.plain import (
+    DEPTH_MAX,
     EVENT_MEMBER,
     NO_NUMBERS,
     decode_plainly,
@@ -266,12 +267,25 @@ def _shapes(every: _Messages) -> _Shapes:
         begins[text.line_parent[is_first & (first == ord("["))]] = True
     good = ~(_need_plain(every.values, text.data) | blank)
     is_array &= ~is_lines
+    is_deep = np.zeros(count, np.bool_)
+    is_deep[text.line_parent[_perhaps_deep(text)]] = True
+    good &= is_array | ~is_deep
     return _Shapes(
         np.flatnonzero(is_lines & good),
         np.flatnonzero(is_array & good),
         np.flatnonzero(begins & ~(is_lines | is_array) & good),
         np.flatnonzero(~(begins & good) & ~blank),
     )
+
+
+def _perhaps_deep(text: _Text) -> Rows:
+    """Lines with so many brackets that something in them may be nested deeper than is read."""
+    long = np.flatnonzero(text.line_end - text.line_begin > 2 * DEPTH_MAX)  # each bracket has another one that closes it
+    if not len(long):
+        return long
+    places = np.flatnonzero((text.data == ord("{")) | (text.data == ord("[")))
+    count = np.searchsorted(places, text.line_end[long]) - np.searchsorted(places, text.line_begin[long])
+    return long[count > DEPTH_MAX]
 
 
 def _are_arrays(text: _Text, first: _Bytes, last: _Bytes, count: int) -> _Bools:
@@ -330,15 +344,26 @@ def _read_arrays(given: _Messages, schema: Schema, found: _Found) -> Rows:
     events = lists.flatten()
     if lists.null_count or events.null_count:
         raise _Refused
-    parents = np.repeat(np.arange(len(values), dtype=np.int64), pc.list_value_length(lists).to_numpy())
+    counts = pc.list_value_length(lists).to_numpy()
+    parents = np.repeat(np.arange(len(values), dtype=np.int64), counts)
     columns = {field.name: events.field(number) for number, field in enumerate(wanted.arrow)}
     rows, wrong, odd = _rows(columns, parents, given.numbers, schema, wanted)
+    odd = np.append(odd, np.flatnonzero(_perhaps_deep_arrays(given.text, counts)[parents]))
 
     def shown(at: Rows) -> pa.Array:
         begin, end = array_objects(given.text.texts()[0])
         return strings_of(given.text.data, begin[at], end[at])
 
     return _judged(rows, wrong, odd, shown, found)
+
+
+def _perhaps_deep_arrays(text: _Text, events: Rows) -> _Bools:
+    """The same of arrays without others in them, which have so many events: by their braces but those of events."""
+    is_open = text.data == ord("{")
+    if np.count_nonzero(is_open) - events.sum() < DEPTH_MAX:
+        return np.zeros(len(events), np.bool_)
+    found: _Bools = np.diff(np.searchsorted(np.flatnonzero(is_open), text.end), prepend=0) - events >= DEPTH_MAX
+    return found
 
 
 def _judged(rows: DecodedRows, wrong: WrongTexts, odd: Rows, shown: Callable[[Rows], pa.Array], found: _Found) -> Rows:

@@ -1,7 +1,7 @@
 """JSON messages to events one by one, in plain Python: what JSON input means, and what is said of input that is none.
 
-A message is an array of objects, or objects one after another, commonly one per line. Members with the names of fields are the
-fields; `opcode` and `flags` (`hs:opcode`, `hs:flags` where fields have these names) are what they say, by default insert and
+A message is objects one after another, commonly one per line, or in arrays (`json.cutting`). Members with the names of fields are
+the fields; `opcode` and `flags` (`hs:opcode`, `hs:flags` where fields have these names) are what they say, by default insert and
 normal. An object may instead hold its fields in a member `event`; if a field has this name, an object there is refused, so that
 neither is taken for the other. Other members are ignored; a member of ours that comes twice makes the event bad. A number or string
 is read as its text would be in CSV (`engine.rows.values.parse`), so numbers stay exact. A string field takes a string, or an object
@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.engine.codec.csv.decode import DecodedRows, WrongTexts, kept_rows
-from hotspare.engine.codec.utf8 import is_utf8
+from hotspare.engine.codec.json.cutting import TextEnd, event_begin, event_end
 from hotspare.engine.rows.arrays import ELEMENT
 from hotspare.engine.rows.bad_reasons import RowReason
 from hotspare.engine.rows.elementwise import Rows
@@ -33,12 +33,11 @@ from hotspare.model.types import FieldType, Schema
 
 EVENT_MEMBER = "event"
 DEPTH_MAX = 100
-"""Limit on objects and arrays inside each other, where a message has to be read plainly."""
+"""Limit on objects and arrays inside each other."""
 _BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
 """A text or a bracket. A text that nobody closes goes on to the end: each letter is looked at once, whatever the message holds."""
 _PART_OF_ARRAY = re.compile(r"[^;\[\]]*")
 _STRING_OF_LINE = re.compile(rb'"(?:[^"\\\n]++|\\.)*+"')
-_BLANK = " \t\r\n"
 _GAP = re.compile(r"[ \t\r\n]*")
 NO_NUMBERS = (FieldType.STRING, FieldType.BLOB, *ELEMENT)
 """Types of fields of which no number is a value."""
@@ -118,108 +117,51 @@ def decode_plainly(values: Sequence[bytes | None], messages: Sequence[int], sche
 
 @dataclass(frozen=True, slots=True)
 class _NoObject:
-    """`alone`: the text of a message that is the same alone; "" if that is `text`."""
-
     reason: RowReason
     sentence: str
     text: str
-    alone: str = ""
 
 
 _Object: TypeAlias = tuple[_Members, str]
 """An object and its text."""
-_Document: TypeAlias = tuple[Any, int, int]
-"""A value, where it begins and where it ends."""
 
 
 def _items(value: bytes) -> Iterator[_Object | _NoObject]:
     """What a message holds, in order."""
-    try:
-        text = value.decode().removeprefix("\ufeff").strip(_BLANK)
-    except UnicodeDecodeError:
-        yield _NoObject(RowReason.UTF8, "the message is not UTF-8", value.decode(errors="replace"))
-        return
-    if not text:
-        return
-    if text.startswith("["):
-        yield from _array(text)
-        return
-    lines = [line for line in (line.strip(_BLANK) for line in text.split("\n")) if line]
-    if all(line.startswith("{") for line in lines):
-        for line in lines:
-            yield from _documents(line)
-    else:
-        yield from _documents(text)
-
-
-def _array(text: str) -> Iterator[_Object | _NoObject]:
-    items = None if is_deep(text) else _array_items(text)
-    if items is None:
-        documents = _parsed_documents(text)
-        more = _NoObject(RowReason.FORMAT, "more follows after an array", text)
-        yield documents if isinstance(documents, _NoObject) else more
-        return
-    yield from _objects(items, text)
-
-
-def _array_items(text: str) -> list[_Document] | None:
-    """The items of an array that is all of the text; None where it is anything else."""
-    items: list[_Document] = []
-    at = _behind_gap(text, 1)
-    is_open = text[at : at + 1] != "]"
-    try:
-        while is_open:
-            item, end = _DECODER.raw_decode(text, at)
-            items.append((item, at, end))
-            at = _behind_gap(text, end)
-            is_open = text[at : at + 1] == ","
-            if is_open:
-                at = _behind_gap(text, at + 1)
-    except ValueError:
-        return None
-    return items if text[at:] == "]" else None
-
-
-def _documents(text: str) -> Iterator[_Object | _NoObject]:
-    documents = _parsed_documents(text)
-    if isinstance(documents, _NoObject):
-        yield documents
-        return
-    yield from _objects(documents, text)
-
-
-def _objects(documents: Sequence[_Document], text: str) -> Iterator[_Object | _NoObject]:
-    for item, begin, end in documents:
-        own = text[begin:end]
-        if isinstance(item, _Members):
-            yield item, own
+    for row in _rows(value):
+        try:
+            text = row.decode()
+        except UnicodeDecodeError:
+            yield _NoObject(RowReason.UTF8, "the event is not UTF-8", row.decode(errors="replace"))
+            continue
+        item = _parsed(text)
+        if isinstance(item, _NoObject | _Members):
+            yield item if isinstance(item, _NoObject) else (item, text)
         else:
-            alone = f"[{own}]" if isinstance(item, list) else ""
-            yield _NoObject(RowReason.FORMAT, f"{_kind(item)} stands where an object is expected", own, alone)
+            yield _NoObject(RowReason.FORMAT, f"{_kind(item)} stands where an object is expected", text)
+
+
+def _rows(value: bytes) -> Iterator[bytes]:
+    """The texts of what a message holds."""
+    at = event_begin(value, 0)
+    while at < len(value):
+        end = event_end(value, at, TextEnd.FINAL)
+        yield value[at:end].strip()
+        at = event_begin(value, end)
 
 
 def cut_events(value: bytes) -> list[bytes]:
     """Returns the texts of what a message holds, in order. Each is a message that says the same alone."""
-    if not is_utf8(value):
-        return [value]
-    items = _items(value)
-    return [(item.alone or item.text).encode() if isinstance(item, _NoObject) else _alone(item[1].encode()) for item in items]
+    return [event_alone(row) for row in _rows(value)]
 
 
 def event_alone(text: bytes) -> bytes:
-    """Returns the text of one object as a message that is one event, wherever its lines end; any other text as it is."""
-    if b"\n" not in text or not is_utf8(text):
+    """Returns the text of a flat object on one line, so that it may stand in a message with others; any other text as it is."""
+    is_flat = b"\n" in text and text.count(b"{") == 1 and b"[" not in text and b'"' not in _STRING_OF_LINE.sub(b"", text)
+    if not is_flat:
         return text
-    found = list(_items(b"[" + text + b"]"))
-    return text if len(found) != 1 or isinstance(found[0], _NoObject) else _alone(text)
-
-
-def _alone(text: bytes) -> bytes:
-    """The text of an object on one line, if no byte of a value is lost by that, and else in an array."""
-    if b"\n" not in text:
-        return text
-    is_flat = text.count(b"{") == 1 and b"[" not in text and b'"' not in _STRING_OF_LINE.sub(b"", text)
-    return text.replace(b"\n", b" ") if is_flat else b"[" + text + b"]"
+    found = list(_items(text))
+    return text.replace(b"\n", b" ") if len(found) == 1 and not isinstance(found[0], _NoObject) else text
 
 
 def texts_of_event(text: bytes, schema: Schema) -> list[str | None] | None:
@@ -250,27 +192,25 @@ def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:
     return strings, numbers
 
 
-def _parsed_documents(text: str) -> list[_Document] | _NoObject:
-    """All documents of a text; or why it is no JSON."""
+def _parsed(text: str) -> Any:
+    """The value that a text is; or why it is no JSON."""
     if is_deep(text):
         return _NoObject(RowReason.FORMAT, f"the text is nested deeper than {DEPTH_MAX}", text)
-    documents = []
-    at = 0
     try:
-        while at < len(text):
-            document, end = _DECODER.raw_decode(text, at)
-            documents.append((document, at, end))
-            at = _behind_gap(text, end)
+        value, end = _DECODER.raw_decode(text)
+        if end < len(text):
+            _DECODER.raw_decode(text, _behind_gap(text, end))
+            return _NoObject(RowReason.FORMAT, "the text is no JSON: another value follows the first", text)
     except ValueError as error:
         reason = str(error).partition(": line")[0]
         sentence = "the text is XML that cannot be read" if text.startswith("<") else f"the text is no JSON: {reason}"
         return _NoObject(RowReason.FORMAT, sentence, text)
-    return documents
+    return value
 
 
 def why_no_json(text: str) -> str:
     """What is said of such a text."""
-    found = _parsed_documents(text)
+    found = _parsed(text)
     assert isinstance(found, _NoObject)
     return found.sentence
 

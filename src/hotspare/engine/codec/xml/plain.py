@@ -9,7 +9,6 @@ of JSON is.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import Mapping
@@ -20,76 +19,80 @@ from hotspare.model.types import FieldType, Schema
 
 EVENT, OPCODE, FLAGS, VALUE = "event", "opcode", "flags", "value"
 ENCODING, BASE64 = "encoding", "base64"
+_quoted = json.JSONEncoder().encode
 _TAG = re.compile(rb"""<(?:[^>"']|"[^"]*"|'[^']*')*>""")
 _FIELD_DEPTH = 2
+_CDATA = b"<![CDATA["
 
 
 def json_event(text: bytes, schema: Schema) -> bytes | None:
     """Returns a JSON object on one line with all that the element says, a member for each child, also if two have one name; None if
     the text is not an element that can be read. Nothing in it can declare an entity, because it begins with the element."""
-    element = _Element(text, schema)
+    members: list[str] = []
+    parser = _parser(text, schema, members)
     try:
-        element.parser.Parse(text, True)  # noqa: FBT003  the text is whole
-    except (expat.ExpatError, ValueError):
+        parser.Parse(text, True)  # noqa: FBT003  the text is whole
+    except (expat.ExpatError, ValueError):  # also of what is no base64
         return None
-    return f"{{{','.join(f'{json.dumps(name)}:{value}' for name, value in element.members)}}}".encode()
+    finally:
+        parser.StartElementHandler = parser.EndElementHandler = None  # they hold the parser
+    return f"{{{','.join(members)}}}".encode()
 
 
-class _Element:
-    """Gathers the members of one element as the parser meets them: names, and values in JSON."""
+def _parser(text: bytes, schema: Schema, members: list[str]) -> expat.XMLParserType:
+    """Returns a parser that adds the members of an element, as JSON writes them, in the order in which it meets them."""
+    parser = expat.ParserCreate("UTF-8")
+    parser.buffer_text = True
+    depth, tag_at, is_nested, name, encoding = 0, 0, False, "", ""
+    parts: list[str] = []
+    """The text since a field began."""
 
-    def __init__(self, text: bytes, schema: Schema) -> None:
-        self.members: list[tuple[str, str]] = []
-        self.parser = expat.ParserCreate("UTF-8")
-        self.parser.buffer_text = True
-        self.parser.StartElementHandler = self._begin
-        self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self._add
-        self.parser.StartCdataSectionHandler = lambda: self._add("")
-        self._text = text
-        self._schema = schema
-        self._depth = 0
-        self._name = ""
-        self._encoding = ""
-        self._parts: list[str] = []
-        self._content_at = 0
-        self._is_nested = False
+    def begin(tag: str, attributes: Mapping[str, str]) -> None:
+        nonlocal depth, tag_at, is_nested, name, encoding
+        depth += 1
+        if depth == _FIELD_DEPTH:
+            name = attributes.get("name", tag) if tag == VALUE else tag
+            encoding = attributes.get(ENCODING, "")
+            tag_at, is_nested = parser.CurrentByteIndex, False
+            parts.clear()
+        elif depth > _FIELD_DEPTH:
+            is_nested = True
+        elif attributes:
+            members.extend(_of_event(attributes, schema))
 
-    def _begin(self, tag: str, attributes: Mapping[str, str]) -> None:
-        self._depth += 1
-        if self._depth == 1:
-            for name, member in zip((OPCODE, FLAGS), meta_names(self._schema), strict=True):
-                self.members += [(member, json.dumps(attributes[each])) for each in (name, f"hs:{name}") if each in attributes]
-        elif self._depth == _FIELD_DEPTH:
-            self._name = attributes.get("name", tag) if tag == VALUE else tag
-            self._encoding = attributes.get(ENCODING, "")
-            self._parts, self._is_nested = [], False
-            at = self.parser.CurrentByteIndex
-            tag_text = _TAG.match(self._text, at)
-            self._content_at = at if tag_text is None else tag_text.end()
-        else:
-            self._is_nested = True
+    def end(_tag: str) -> None:
+        nonlocal depth
+        if depth == _FIELD_DEPTH:
+            if is_nested:
+                value = _nested(text, tag_at, parser.CurrentByteIndex, schema.index.get(name), schema)
+            else:
+                value = _value(parts, encoding)
+            members.append(f"{_quoted(name)}:{value}")
+        depth -= 1
 
-    def _add(self, text: str) -> None:
-        if self._depth == _FIELD_DEPTH:
-            self._parts.append(text)
+    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = begin, end, parts.append
+    if _CDATA in text:
+        parser.StartCdataSectionHandler = lambda: parts.append("")
+    return parser
 
-    def _end(self, _tag: str) -> None:
-        if self._depth == _FIELD_DEPTH:
-            self.members.append((self._name, self._value()))
-        self._depth -= 1
 
-    def _value(self) -> str:
-        if self._is_nested:
-            place = self._schema.index.get(self._name)
-            is_text = place is not None and self._schema.fields[place].type is FieldType.STRING
-            return json.dumps(self._text[self._content_at : self.parser.CurrentByteIndex].decode()) if is_text else "{}"
-        if not self._parts:
-            return "null"
-        text = "".join(self._parts)
-        if self._encoding == BASE64:
-            try:
-                text = base64.b64decode(text.strip(), validate=True).decode()
-            except binascii.Error:
-                return "{}"
-        return json.dumps(text)
+def _of_event(attributes: Mapping[str, str], schema: Schema) -> list[str]:
+    """Returns the members that the attributes of the whole element are."""
+    names = zip((OPCODE, FLAGS), meta_names(schema), strict=True)
+    given = ((member, attributes[each]) for name, member in names for each in (name, f"hs:{name}") if each in attributes)
+    return [f"{_quoted(member)}:{_quoted(text)}" for member, text in given]
+
+
+def _nested(text: bytes, tag_at: int, end: int, place: int | None, schema: Schema) -> str:
+    """Returns what the element of a field holds, as it is written; an object where the field at this place is not a string."""
+    if place is None or schema.fields[place].type is not FieldType.STRING:
+        return "{}"
+    tag = _TAG.match(text, tag_at)
+    return _quoted(text[tag_at if tag is None else tag.end() : end].decode())
+
+
+def _value(parts: list[str], encoding: str) -> str:
+    if not parts:
+        return "null"
+    text = "".join(parts)
+    return _quoted(base64.b64decode(text.strip(), validate=True).decode() if encoding == BASE64 else text)

@@ -1,0 +1,104 @@
+r"""Where the events of a JSON text end: files, messages of topics and lines are cut by this alone.
+
+- Blanks, commas, square brackets and byte order marks stand between events: objects may follow each other, stand one per line, over
+  several lines, in arrays and in arrays of arrays.
+- An event is an object that is not inside another one. A number, a string, true, false or null in its place is a row of its own.
+- Any other text is a row up to the end of its line, with the object before it on that line. So half of a line is not taken.
+- An object that cannot be one is a row up to the end of the line where that shows: a string with a line end in it, a bracket that
+  closes another one, or an object that begins where no value may.
+
+Rows but objects are bad events. A quote or brace that is missing harms no line but its own, or also the next one where the line
+ends with a colon or a square bracket. Everything is said of bytes: UTF-8 has none of these inside of a character. A row alone is
+cut into itself.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+_MARK = rb"\xef\xbb\xbf"
+_VALUE = (
+    rb'(?:"(?:[^"\\\n]|\\[^\n])*+"|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+|true|false|null|NaN|-?Infinity)'
+    rb"(?=[\s,\[\]{]|" + _MARK + rb"|\Z)"
+)
+_BETWEEN = re.compile(rb"(?:[\s,\[\]]|" + _MARK + rb")*+")
+_PLAIN_VALUE = re.compile(_VALUE)
+_BEHIND = re.compile(rb"(?:[ \t\r\v\f,\[\]]|" + _MARK + rb")*+(?P<next>\n|\{|" + _VALUE + rb")?")
+_TOKEN = re.compile(rb'"(?:[^"\\\n]++|\\[^\n])*+(?P<closed>"|\\?\n|\\?\Z)|[{}\[\]]')
+_CLOSES = {b"}": b"{", b"]": b"["}
+_BEFORE_OBJECT = {b"{": b":", b"[": b",["}
+"""What stands before an object, by the bracket around it."""
+
+
+class TextEnd(Enum):
+    """What is behind a text."""
+
+    OPEN = "more may follow"
+    FINAL = "nothing follows"
+
+
+def event_begin(text: bytes, at: int) -> int:
+    """Returns where the first row at or behind a place between rows begins; the end of the text if there is none."""
+    between = _BETWEEN.match(text, at)
+    assert between is not None  # it matches nothing at all, too
+    return between.end()
+
+
+def event_end(text: bytes, at: int, text_end: TextEnd) -> int:
+    """Returns where the row that begins there ends, or -1 if that depends on what follows the text."""
+    is_all = text_end is TextEnd.FINAL
+    if text[at : at + 1] == b"{":
+        line_end = text.find(b"\n", at)
+        line = text[at : line_end if line_end >= 0 else len(text)].rstrip() if line_end >= 0 or is_all else b""
+        if line.endswith(b"}") and line.count(b"{") == 1 and line.count(b"}") == 1:  # one flat object per line is the rule
+            return at + len(line)
+        end, is_object = _object_end(text, at)
+        if end < 0:
+            return len(text) if is_all else -1
+        if not is_object:
+            return end
+    else:
+        value = _PLAIN_VALUE.match(text, at)
+        if value is None:
+            return _line_end(text, at, text_end)
+        end = value.end()
+    behind = _BEHIND.match(text, end)
+    assert behind is not None  # as above
+    if behind.end() == len(text) and not is_all and behind["next"] not in (b"\n", b"{"):
+        return -1
+    return end if behind["next"] is not None or behind.end() == len(text) else _line_end(text, behind.end(), text_end)
+
+
+def _line_end(text: bytes, at: int, text_end: TextEnd) -> int:
+    found = text.find(b"\n", at)
+    return found + 1 if found >= 0 else len(text) if text_end is TextEnd.FINAL else -1
+
+
+def _object_end(text: bytes, at: int) -> tuple[int, bool]:
+    """Returns the end of an object and True; the end of the line where it cannot be one and False; -1 if the text ends before."""
+    opened: list[bytes] = []
+    for token in _TOKEN.finditer(text, at):
+        closed, bracket = token["closed"], token[0]
+        if closed is not None:
+            if closed.endswith(b"\n"):
+                return token.end(), False
+            if closed != b'"':
+                break
+        elif bracket in _CLOSES:
+            if opened.pop() != _CLOSES[bracket]:
+                return _line_end(text, token.end(), TextEnd.OPEN), False
+            if not opened:
+                return token.end(), True
+        elif bracket == b"{" and opened and _last_before(text, token.start()) not in _BEFORE_OBJECT[opened[-1]]:
+            return (text.rfind(b"\n", at, token.start()) + 1) or _line_end(text, token.end(), TextEnd.OPEN), False
+        else:
+            opened.append(bracket)
+    return -1, False
+
+
+def _last_before(text: bytes, at: int) -> bytes:
+    """Returns the last byte before a place that is not blank."""
+    while text[at - 1 : at].isspace():
+        at -= 1
+    return text[at - 1 : at]
