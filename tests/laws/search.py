@@ -1,9 +1,9 @@
 """A long search for graphs and changelogs that break a law: `python -m tests.laws.search --seed 1 --runs 1000`.
 
 Each run makes a graph and a changelog from its seed and checks all laws of `graph_laws` and the law Twin, the law Runner for tables
-with any rows, an aggregate that begins behind rows that are kept, and another graph in the simulation of a cluster, the law
-Failover. What breaks one is made as small as it gets and printed as a project and a script.
-`--seed 17 --runs 1` repeats run 17.
+with any rows, and an aggregate that begins behind rows that are kept. Another graph runs in the simulation of a cluster, the law
+Failover, and one whose windows keep many rows is restored with pages left in the store. What breaks one is made as small as it gets
+and printed as a project and a script. `--seed 17 --runs 1` repeats run 17.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from random import Random
 from typing import TypeAlias
 
 from hotspare.errors import ProjectError
+from tests.laws.absent_law import broken as breaks_where_absent
+from tests.laws.absent_law import drawn as drawn_with_many_rows
 from tests.laws.any_changelogs import Given, changelogs
 from tests.laws.any_graphs import Graph, diamonds, graphs
 from tests.laws.graph_kit import TOPICS, fails_over
@@ -76,6 +78,8 @@ def _tries(seed: int, windows_max: int, twin: TwinEngine, folder: Path) -> Itera
     yield Try(graph, script, twin.differs)
     yield Try(graph, [], lambda graph, _: tables_differ(graph, seed))
     yield Try(graph, [], lambda *_: late_engine_differs(seed, Counter()))
+    keeping, many = drawn_with_many_rows(seed)
+    yield Try(keeping, many, lambda graph, script: breaks_where_absent(graph, script, Random(seed)))
     yield Try(drawn_for_clusters(seed, windows_max), [], lambda graph, _: fails_over(graph, seed, folder))
 
 
