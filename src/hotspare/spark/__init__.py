@@ -12,6 +12,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from hotspare.choices import RunUntil
+from hotspare.runners.spark.arrow_map import run_this_python
 from hotspare.spark.in_task import OnBadEvents
 from hotspare.spark.output_stream import OutputTable
 from hotspare.spark.publishing import publish
@@ -23,4 +24,5 @@ __all__ = ["OnBadEvents", "RunUntil", "apply", "publish", "register", "state"]
 
 def register(spark: SparkSession) -> None:
     """Let a session know the format "hotspare", for its readers of tables and of streams."""
+    run_this_python(spark)
     spark.dataSource.register(OutputTable)

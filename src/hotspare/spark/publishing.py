@@ -32,7 +32,7 @@ from hotspare.engine.rows.batch import MessageFormat, arrow_fields
 from hotspare.errors import MessageTooLarge, UnknownResult, UsageError
 from hotspare.model.types import Schema
 from hotspare.places import absolute_path
-from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow
+from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow, run_this_python
 from hotspare.spark.columns import to_field
 from hotspare.spark.given import GivenTable, Names, check_frame, order_column, ordered_by, ties_completed
 from hotspare.spark.in_task import event_numbers, field_column
@@ -141,6 +141,7 @@ class _Target:
 
 def _written(table: DataFrame, number: int, target: _Target, order_by: Names) -> int:
     """Publish the rows of one micro-batch; how many were new."""
+    run_this_python(table.sparkSession)
     given = GivenTable.of(0, target.window, target.schema, table, ordered_by(order_by, target.window))
     rows = table.select(*given.orders(), *given.fields(), *given.metas(list(given.meta())))
     if target.routing is None:

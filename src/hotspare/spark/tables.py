@@ -27,7 +27,7 @@ from hotspare.model.project import WindowId
 from hotspare.model.publishing import publishing
 from hotspare.model.resolve import Resolved, resolve
 from hotspare.places import absolute_path
-from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow
+from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow, run_this_python
 from hotspare.spark.columns import Meta, table_type
 from hotspare.spark.given import GivenTable, Names, check_stands, order_column, ordered_by, ties_completed
 from hotspare.spark.in_task import FLAGS, OPCODE, TOPIC, OnBadEvents, ShardWork, Span, needs_ticks
@@ -225,6 +225,7 @@ def _outputs(
     plan = compile_plan(resolve(project))
     schema = plan.stream_schemas[name]
     before, after = (("hs:opcode", "tinyint"), ("hs:flags", "tinyint")), (("hs:shard", "int"), ("hs:sequence", "bigint"))
+    run_this_python(rows.sparkSession)
     found = map_in_arrow(rows, _in_task(work), table_type(schema, before, after))
     meta, (opcode, flags, *others) = Meta.of(schema), found.columns
     # numbers are less to bring, and nobody looks for the letters of columns that are not asked for

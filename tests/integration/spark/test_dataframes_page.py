@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,3 +35,29 @@ def test_the_examples_run(tmp_path: Path) -> None:
         assert alerts.where("total <= 1800").count() == 0
     finally:
         session.stop()
+
+
+SCRIPT = """
+from pyspark.sql import SparkSession
+from hotspare.spark import apply, register
+
+PROJECT = "project: p\\nqueries: {q: {windows: {s: {type: source, schema: 'id*:int64,x:double', publish: true}}}}"
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+rows = spark.sql("select 1L as id, 2D as x")
+register(spark)
+print("found", apply(PROJECT, {"q/s": rows}, order_by="id")["q/s"].select("id").collect()[0][0])
+"""
+
+
+def test_a_script_runs_whatever_python3_is(tmp_path: Path) -> None:
+    """As `.venv/bin/python script.py` does, without the environment's folder on PATH: workers run what the driver runs."""
+    other = tmp_path / "python3"
+    other.write_text("#!/bin/sh\necho an interpreter without hotspare >&2\nexit 1\n")
+    other.chmod(0o755)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    environment["PATH"] = f"{tmp_path}{os.pathsep}{environment['PATH']}"
+    ran = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert "found 1" in ran.stdout, ran.stderr

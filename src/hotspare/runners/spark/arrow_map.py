@@ -1,17 +1,28 @@
-"""A function over Arrow batches as a step of Spark's plan."""
+"""A function over Arrow batches as a step of Spark's plan, and the Python that runs it."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.udf import _create_udf
 from pyspark.util import PythonEvalType
 
 OnBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What a task does with all batches of its part."""
+
+
+def run_this_python(spark: SparkSession) -> None:
+    """Let Python workers on this machine run the driver's interpreter, unless somebody said which one: `python3` of PATH may be one
+    without hotspare."""
+    context = spark.sparkContext
+    is_said = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
+    if context.master.startswith("local[") or context.master == "local":
+        context.pythonExec = context.pythonExec if is_said else sys.executable
 
 
 def map_in_arrow(rows: DataFrame, function: OnBatches, schema: Any) -> DataFrame:
