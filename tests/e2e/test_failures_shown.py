@@ -43,9 +43,10 @@ def test_failures_are_shown_while_the_engine_goes_on_and_a_connector_is_tried_ag
         wait_until(lambda: sum(each["count"] for each in shown()["bad_events"]) == 3, "bad events are counted", poll_s=0.2)
         by_reason = {(each["window"], each["reason"]): each["count"] for each in shown()["bad_events"]}
         assert by_reason == {("sales/orders", "field-type"): 2, ("sales/orders", "not-insert"): 1}
-        table = site.run("status", *site.places).stdout
-        assert READER in table
-        assert "not-insert" in table
+        for options in ((), ("-v",)):
+            shown_text = site.run("status", *site.places, *options).stdout
+            assert READER in shown_text
+            assert "not-insert" in shown_text
         (tmp_path / "in.csv").write_text("i,n,7,1,1\ni,n,8,1,1\n")
         assert len(site.wait_for_outputs(3)) == 3, "the connector was tried again"
         wait_until(lambda: reader()["state"] == "finished", "it is at its end", poll_s=0.2)

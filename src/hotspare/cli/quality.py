@@ -33,6 +33,7 @@ def command(
     Of a project in shards all are changed and told together; PREFIX.PROJECT/SHARD is one of them.
     """
     from hotspare.cli.shared.existing import existing_bus, existing_coordination
+    from hotspare.cli.status import known_groups
     from hotspare.errors import UsageError
     from hotspare.ha.outputs import qualities
     from hotspare.model.quality import parse_quality
@@ -46,7 +47,7 @@ def command(
         if not coordination:
             existing_bus(stack, bus)
         service = existing_coordination(stack, coordination, bus)
-        names = _groups(service, group)
+        names = known_groups(service, group)
         known = {name: _known(service, name) for name in names}
         if wanted is not None:
             for each in known.values():
@@ -95,21 +96,6 @@ def lines(known: Qualities, members: Sequence[Member]) -> list[str]:
             elif stream in json.loads(member.detail.get("qualities_pending", "[]")):
                 found.append(f"  {member.engine} does not hold all that is not committed yet")
     return found
-
-
-def _groups(service: Coordination, name: str) -> list[str]:
-    """The one group of this name, or of this project; of a project that is divided, those of all its shards."""
-    from hotspare.bus.naming import whole_group
-    from hotspare.cli.status import known_groups
-    from hotspare.errors import UsageError
-
-    groups = {each for group in service.groups() for each in (group, whole_group(group))}
-    found = sorted({whole_group(group) for group in groups if whole_group(group).endswith(f".{name}")})
-    if name in groups or not found:
-        return known_groups(service, name)
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} groups are of project {name}", hint="name one of them: " + ", ".join(found))
-    return known_groups(service, found[0])
 
 
 def _members(service: Coordination, group: str) -> list[Member]:

@@ -20,5 +20,5 @@ def command(
     from hotspare.cli.shared.ordering import ordered
     from hotspare.host.orders import EngineOrder
 
-    member = ordered(group, engine, EngineOrder.START, bus, coordination)
+    (member,) = ordered(group, engine, EngineOrder.START, bus, coordination)
     typer.echo(f"engine {engine}, process {member.process_id} on {member.host}, is told to start")

@@ -1,4 +1,4 @@
-"""`hotspare status`: groups, engines, roles, positions, lag, held outputs, digests and snapshots, as tables or as JSON."""
+"""`hotspare status`: what is wrong and who does what, on a narrow screen; everything that is known, as tables or as JSON."""
 
 from __future__ import annotations
 
@@ -21,9 +21,17 @@ def command(
     coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
     store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
     group: Annotated[str, typer.Option(help="Only this group, PREFIX.PROJECT or PREFIX.PROJECT/SHARD")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Everything that is known, as tables.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as one JSON document.")] = False,
 ) -> None:
-    """Show what every engine of every group is doing."""
+    """Show what is wrong, and what every engine of every group is doing.
+
+    Exit status 1 where a group has no active engine, or there is no group.
+    """
+    import shutil
+    import time
+
+    from hotspare.cli.looking.screen import has_active, screen
     from hotspare.cli.shared.group_report import report
 
     with ExitStack() as stack:
@@ -31,8 +39,15 @@ def command(
         document = report(sources, known_groups(sources.coordination, group) if group else None)
     if as_json:
         typer.echo(json.dumps(document, indent=2, sort_keys=True))
-    else:
+    elif not document["groups"]:
+        typer.echo("no group was ever started here")
+    elif verbose:
         _show(document)
+    else:
+        for line in (*shard_lines(document), *screen(document, time.time_ns() // 1000, shutil.get_terminal_size().columns)):
+            typer.echo(line)
+    if not (document["groups"] and all(map(has_active, document["groups"]))):
+        raise typer.Exit(1)
 
 
 def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> GroupSources:
@@ -50,28 +65,35 @@ def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> G
 
 
 def known_groups(service: Coordination, group: str) -> list[str]:
-    """The group, or, of a project that is divided, the groups of all its shards; UsageError where there is none."""
+    """The group, or, of a project that is divided, the groups of all its shards; by its name, or by that of its project where only
+    one prefix has it. UsageError where there is none, or several."""
     from hotspare.bus.naming import own_partition, whole_group
-
-    shards = [each for each in service.groups() if whole_group(each) == group != each]
-    return sorted(shards, key=own_partition) or [known_group(service, group)]
-
-
-def known_group(service: Coordination, group: str) -> str:
-    """The group itself; UsageError naming those that exist where it is not one of them."""
     from hotspare.errors import UsageError
 
     groups = service.groups()
-    if group not in groups:
+    names = {*groups, *map(whole_group, groups)}
+    found = [group] if group in names else sorted({name for name in names if name.endswith(f".{group}")})
+    if not found:
         raise UsageError(f"no group is called {group}", hint="groups: " + (", ".join(groups) or "none"))
-    return group
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} groups are of project {group}", hint="name one of them: " + ", ".join(found))
+    shards = [each for each in groups if whole_group(each) == found[0] != each]
+    return sorted(shards, key=own_partition) or found
+
+
+def known_group(service: Coordination, group: str) -> str:
+    """Likewise, of a project that is not divided, or the group of one shard."""
+    from hotspare.errors import UsageError
+
+    found = known_groups(service, group)
+    if len(found) > 1:
+        raise UsageError(f"{group} is in {len(found)} shards", hint="name one of them: " + ", ".join(found[:3]) + " ...")
+    return found[0]
 
 
 def _show(document: Document) -> None:
     from hotspare.cli.shared.display import print_table
 
-    if not document["groups"]:
-        typer.echo("no group was ever started here")
     for line in shard_lines(document):
         typer.echo(line)
     if hosted := hosted_shards(document):

@@ -1,4 +1,4 @@
-"""`hotspare stop`: ask one engine to end, from whichever machine (SPEC H1)."""
+"""`hotspare stop`: ask one engine of a group to end, or all, from whichever machine (SPEC H1)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from hotspare.cli.shared.places import URL
 
 def command(
     group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it.")],
-    engine: Annotated[str, typer.Argument(help="Engine that is to end.")],
+    engine: Annotated[str, typer.Argument(help="Engine that is to end; by default every engine of the group.")] = "",
     *,
     bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination is.", **URL)] = "",
     coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
 ) -> None:
-    """Ask an engine to end as Ctrl-C does: it commits what it has, and passes its role to a spare."""
+    """Ask engines to end as Ctrl-C does: an engine commits what it has, and passes its role to a spare.
+
+    Of a whole group the active engine is asked last.
+    """
     from hotspare.cli.shared.ordering import ordered
     from hotspare.host.orders import EngineOrder
 
-    member = ordered(group, engine, EngineOrder.STOP, bus, coordination)
-    typer.echo(f"engine {engine}, process {member.process_id} on {member.host}, is asked to stop")
+    for member in ordered(group, engine, EngineOrder.STOP, bus, coordination):
+        typer.echo(f"engine {member.engine}, process {member.process_id} on {member.host}, is asked to stop")

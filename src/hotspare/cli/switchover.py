@@ -72,6 +72,8 @@ def _moved(service: Coordination, group: str, to: str, timeout_s: float) -> str:
         raise UsageError(f"group {group} has no engine {to}", hint="engines: " + ", ".join(names))
     if to == before.holder:
         return f"{to} is active already"
+    if names == [before.holder]:
+        raise UsageError(f"group {group} has no spare", hint="start another engine: the same command, on this machine or another")
     after = switched(service, group, before, to, timeout_s)
     return f"{after.holder} is active under epoch {after.epoch}, after {before.holder}"
 
@@ -146,7 +148,7 @@ def switched(service: Coordination, group: str, before: Leader, to: str, timeout
     """The new leader. UsageError where another engine than `to`, or nobody, became it; then nothing is asked any more."""
     from hotspare.errors import UsageError
 
-    hint = "`hotspare status` shows why"
+    hint = "`hotspare status` shows the engines"
     service.ask_switchover(group, to)
     try:
         leader = _next_leader(service, group, before.epoch, timeout_s)

@@ -14,8 +14,10 @@ import pytest
 
 from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progress
 from hotspare.bus.open import open_bus
+from hotspare.cli.looking.screen import screen
+from hotspare.cli.shared.existing import existing_snapshots
 from hotspare.cli.shared.group_report import GroupSources, report
-from hotspare.cli.status import open_sources, store_lines
+from hotspare.cli.status import known_groups, open_sources, store_lines
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.open import default_coordination_url, open_coordination
@@ -223,7 +225,7 @@ def test_status_and_topics_as_commands(bus_url: str, tmp_path: Path) -> None:
     done = hotspare("status", "--bus", bus_url, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["groups"][0]["group"] == GROUP
-    table = hotspare("status", "--bus", bus_url).stdout
+    table = hotspare("status", "--bus", bus_url, "-v").stdout
     for text in (
         "group p.shop: epoch 1, active e1",
         INBOUND.topic,
@@ -248,6 +250,72 @@ def test_status_and_topics_as_commands(bus_url: str, tmp_path: Path) -> None:
         (INBOUND.topic, "input", 0, 6),
         (OUTBOUND, "output", 0, 1),
     ]
+
+
+SCREEN = """
+p.shop, epoch 1
+! there is no spare
+! e1: bus b.db cannot be used now: disk is full
+! e1: no input for 2 s, though some is there
+! e1: snapshot s0 cannot be used
+! connector q/orders/in failed, next try in 1 s: file in.csv
+  cannot be read
+! bad events of q/sums: 3 expression
+! bad events before any window: 1 utf8
+e1  active  lag 2  for 5 s
+e2  gone           for 5 min, was standby
+newest snapshot 0 s old, by e2
+"""
+
+
+@pytest.mark.usefixtures("_now")
+def test_a_screen_of_60_columns_tells_what_is_wrong_first(sources: GroupSources) -> None:
+    document = report(sources)
+    (group,) = document["groups"]
+    group["newest_snapshot"]["age_ms"] = 9
+    group["engines"][0]["role_since_us"], group["engines"][1]["heard_us"] = NOW_US - 5_000_000, NOW_US - 300_000_000
+    lines = list(screen(document, NOW_US, 60))
+    assert lines == SCREEN.strip().splitlines()
+    assert max(map(len, lines)) <= 60
+
+
+def test_spans_have_one_unit(sources: GroupSources) -> None:
+    document = report(sources)
+    heard_us = document["groups"][0]["engines"][1]["heard_us"]
+    said = [list(screen(document, heard_us + seconds * 1_000_000, 80))[-2] for seconds in (59, 61, 7_199, 90_000)]
+    assert [line.partition("for ")[2] for line in said] == [f"{span}, was standby" for span in ("59 s", "1 min", "1 h", "1 d")]
+
+
+def test_without_an_active_engine_the_exit_status_is_1(sources: GroupSources, bus_url: str) -> None:
+    assert hotspare_here("status", "--bus", bus_url).returncode == 0
+    sources.coordination.release(GROUP, 1, "e1", "")
+    for options in ((), ("-v",), ("--json",)):
+        assert hotspare_here("status", "--bus", bus_url, *options).returncode == 1
+    assert "! no engine is active" in hotspare_here("status", "--bus", bus_url).stdout
+
+
+def test_a_bus_without_a_place_for_snapshots_keeps_nobody_from_looking(sources: GroupSources) -> None:
+    with ExitStack() as stack:
+        assert existing_snapshots(stack, "", "kafka://nowhere:9092", sources.coordination) is None
+
+
+def test_the_name_of_the_project_will_do(sources: GroupSources, bus_url: str) -> None:
+    assert known_groups(sources.coordination, "shop") == [GROUP]
+    assert hotspare_here("status", "--bus", bus_url, "--group", "shop").returncode == 0
+    sources.coordination.join("other.shop", member("e3", "standby", NOBODYS_PROCESS))
+    with pytest.raises(UsageError, match="2 groups are of project shop"):
+        known_groups(sources.coordination, "shop")
+    assert known_groups(sources.coordination, GROUP) == [GROUP]
+
+
+def test_a_whole_group_is_asked_to_stop_the_active_engine_last(sources: GroupSources, bus_url: str) -> None:
+    sources.coordination.join(GROUP, member("e0", "standby", NOBODYS_PROCESS))
+    sources.coordination.join(GROUP, member("e1", "active", os.getpid()))
+    done = hotspare_here("stop", "shop", "--bus", bus_url)
+    assert done.returncode == 0, done.stderr
+    asked = [line.partition(",")[0] for line in done.stdout.splitlines()]
+    assert asked[-1] == "engine e1"
+    assert "engine e0" in asked
 
 
 def test_status_needs_to_know_where() -> None:
@@ -325,7 +393,7 @@ def test_a_look_at_a_bus_without_engines_makes_no_file(bus_url: str, tmp_path: P
     open_bus(bus_url).close()
     before = {path.name for path in tmp_path.iterdir()}
     done = hotspare_here("status", "--bus", bus_url)
-    assert (done.returncode, done.stdout) == (0, "no group was ever started here\n")
+    assert (done.returncode, done.stdout) == (1, "no group was ever started here\n")
     assert {path.name.split("-")[0] for path in tmp_path.iterdir()} == {path.split("-")[0] for path in before}
     assert not list(tmp_path.glob("*-coord*")) + list(tmp_path.glob("*-snapshots*"))
     for option in ("coordination", "store"):
@@ -348,7 +416,9 @@ def test_a_lease_that_ran_out_and_a_damaged_snapshot_are_called_so(sources: Grou
     (manifest,) = tmp_path.glob("demo.db-snapshots/*/*.snapshot")
     manifest.write_bytes(manifest.read_bytes()[:-9])
     wait_until(lambda: sources.coordination.leader(GROUP).lease_left_ms < 0, "the lease is over")
-    table = hotspare_here("status", "--bus", bus_url).stdout
+    done = hotspare_here("status", "--bus", bus_url, "-v")
+    table = done.stdout
+    assert done.returncode == 1, "for health checks"
     assert "active e2, its lease is over" in table
     assert "damaged" in table
     assert "confirmed" not in table

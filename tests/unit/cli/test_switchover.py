@@ -48,6 +48,15 @@ def test_a_switch_over_that_failed_is_not_asked_for_any_more(coordination: Coord
     assert coordination.switchover_asked(GROUP) is None
 
 
+def test_without_a_spare_it_is_refused_at_once(coordination: Coordination, bus_url: str) -> None:
+    for engine in ("e2", "e3"):
+        coordination.leave(GROUP, engine)
+    done = hotspare_here("switchover", "shop", "--bus", bus_url, "--timeout-s", "3600")
+    assert done.returncode == 2
+    assert "group p.shop has no spare" in done.stderr
+    assert coordination.switchover_asked(GROUP) is None
+
+
 def test_only_the_engine_that_was_named_counts(coordination: Coordination, bus_url: str) -> None:
     for winner, status in (("e3", 2), ("e2", 0)):
         epoch = coordination.leader(GROUP).epoch

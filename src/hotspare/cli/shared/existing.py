@@ -55,11 +55,17 @@ def existing_store(stack: ExitStack, url: str, bus_url: str, access: Access = Ac
 
 
 def existing_snapshots(stack: ExitStack, url: str, bus_url: str, coordination: Coordination) -> Store | None:
-    """`existing_store`, where each group has the snapshots of the project that it runs now."""
+    """`existing_store`, where each group has the snapshots of the project that it runs now. None also where nothing says where they
+    are and the bus has no place for them: all the rest of a group can be seen."""
     from functools import partial
 
     from hotspare.ha.effects.upgrading import place_of
     from hotspare.stores.placed import PlacedStore
 
-    store = existing_store(stack, url, bus_url)
+    try:
+        store = existing_store(stack, url, bus_url)
+    except UsageError:
+        if url:
+            raise
+        store = None
     return None if store is None else PlacedStore(store, partial(place_of, coordination))

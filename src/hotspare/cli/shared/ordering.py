@@ -1,22 +1,33 @@
-"""Gives an order to one engine of a group."""
+"""Gives an order to one engine of a group, or to all."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 
 from hotspare.cli.shared.existing import existing_bus, existing_coordination
-from hotspare.cli.status import known_group
+from hotspare.cli.shared.group_report import SILENT_MS_MAX
+from hotspare.cli.status import known_group, known_groups
 from hotspare.coordination.contract import Member
 from hotspare.errors import UsageError
 from hotspare.host.orders import EngineOrder, give
 
 
-def ordered(group: str, engine: str, order: EngineOrder, bus: str, coordination: str) -> Member:
-    """The record of the engine that was told. UsageError where there is no such group, or engine in it."""
+def ordered(group: str, engine: str, order: EngineOrder, bus: str, coordination: str) -> list[Member]:
+    """The records of the engines that were told; with engine "" of all that gave word lately, of each shard the active one last.
+    UsageError where there is no such group, or engine in it."""
     if not (bus or coordination):
         raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
     with ExitStack() as stack:
         if bus:
             existing_bus(stack, bus)
         service = existing_coordination(stack, coordination, bus)
-        return give(service, known_group(service, group), engine, order)
+        if engine:
+            return [give(service, known_group(service, group), engine, order)]
+        told = []
+        for name in known_groups(service, group):
+            holder = service.leader(name).holder
+            members = service.members(name)
+            newest_ms = max((member.seen_ms for member in members), default=0)
+            living = {member.engine for member in members if newest_ms - member.seen_ms < SILENT_MS_MAX}
+            told += [give(service, name, each, order) for each in sorted(living, key=lambda each: (each == holder, each))]
+        return told

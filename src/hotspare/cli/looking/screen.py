@@ -1,0 +1,117 @@
+"""The screen for an incident: what is wrong first, in words, then a line for each engine; it fits 60 columns. Pure.
+
+hotspare.logins, epoch 3
+! connector q/logins/in failed, next try in 4 s: file in.csv
+  cannot be read
+vm-30097  active   lag 1   for 4 min
+vm-30089  standby  lag 1   for 2 min
+vm-29011  gone     for 8 min, was standby
+newest snapshot 5 s old, by vm-30089
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from hotspare.bus.naming import whole_group
+from hotspare.cli.shared.group_report import Document
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def screen(document: Document, now_us: int, columns: int) -> Iterator[str]:
+    """The lines for all groups of a report, of shards for those with trouble. A text that is longer than the screen goes on below,
+    indented."""
+    for group in document["groups"]:
+        troubles = list(_troubles(group))
+        if whole_group(group["group"]) != group["group"] and not troubles:
+            continue
+        yield f"{group['group']}, epoch {group['epoch']}"
+        for trouble in troubles:
+            yield from textwrap.wrap(f"! {trouble}", columns, subsequent_indent="  ")
+        yield from _engines(group, now_us)
+        for line in _remarks(group):
+            yield from textwrap.wrap(line, columns, subsequent_indent="  ")
+
+
+def has_active(group: Document) -> bool:
+    """Whether an engine has the role, under a lease that is not over."""
+    return bool(group["active"]) and (group["lease_left_ms"] is None or group["lease_left_ms"] > 0)
+
+
+def _troubles(group: Document) -> Iterator[str]:
+    if not group["active"]:
+        yield "no engine is active"
+    elif not has_active(group):
+        yield f"no engine is active: the lease of {group['active']} is over"
+    living = [engine for engine in group["engines"] if engine["role"] is not None]
+    if len(living) == 1 and has_active(group):
+        yield "there is no spare"
+    if group["store_failure"] is not None:
+        yield f"the store of snapshots does not answer: {group['store_failure']}"
+    for engine in group["engines"]:
+        if engine["ended_because"]:
+            yield f"{engine['engine']} ended: {engine['ended_because']}"
+    for engine in living:
+        yield from _troubles_of(engine)
+
+
+def _troubles_of(engine: Document) -> Iterator[str]:
+    name = engine["engine"]
+    if engine["trouble"]:
+        yield f"{name}: {engine['trouble']}"
+    if engine["stalled_ms"]:
+        yield f"{name}: no input for {_span(engine['stalled_ms'] // 1000)}, though some is there"
+    for stream, why in engine["oversized"].items():
+        yield f"{name}: stream {stream} waits: {why}"
+    if engine["snapshot_failure"]:
+        yield f"{name} goes on without a new snapshot: {engine['snapshot_failure']}"
+    for why in engine["snapshots_refused"]:
+        yield f"{name}: {why}"
+    for each in engine["connectors"]:
+        if each["last_error"] and each["state"] in ("failed", "waiting"):
+            again = "" if each["retry_in_ms"] is None else f", next try in {_span(each['retry_in_ms'] // 1000)}"
+            yield f"connector {each['connector']} {each['state']}{again}: {each['last_error']}"
+    if engine["role"] == "active":
+        for each in engine["bad_events"]:
+            where = f"of {each['window']}" if each["window"] else "before any window"
+            yield f"bad events {where}: {each['count']} {each['reason']}"
+
+
+def _engines(group: Document, now_us: int) -> Iterator[str]:
+    rows = [_row(engine, now_us) for engine in group["engines"]]
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
+    for *cells, last in rows:
+        yield "  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)), last]).rstrip()
+
+
+def _row(engine: Document, now_us: int) -> tuple[str, str, str, str]:
+    """Name, role, lag, and for how long. Of an engine that gives no sign of life the lag is no matter."""
+    if engine["role"] is None:
+        return engine["engine"], "gone", "", f"for {_span(_ago(engine['heard_us'], now_us))}, was {engine['last_role']}"
+    lags = [position["lag"] for position in engine["positions"] if position["lag"] is not None]
+    since = engine["role_since_us"]
+    more = [engine["warming"]] if engine["warming"] else []
+    lasting = [] if since is None else [f"for {_span(_ago(since, now_us))}"]
+    return engine["engine"], engine["role"], f"lag {sum(lags)}" if lags else "", ", ".join([*lasting, *more])
+
+
+def _remarks(group: Document) -> Iterator[str]:
+    if group["switchover_asked"] is not None:
+        yield f"a switch-over to {group['switchover_asked'] or 'any spare'} is asked for"
+    newest: dict[str, Any] | None = group["newest_snapshot"]
+    if newest is not None:
+        yield f"newest snapshot {_span(newest['age_ms'] // 1000)} old, by {newest['engine']}"
+    elif not group["store_failure"]:
+        yield "no snapshot is here; --store URL says where else they are kept"
+
+
+def _ago(time_us: int, now_us: int) -> int:
+    return max(0, now_us - time_us) // 1_000_000
+
+
+def _span(seconds: int) -> str:
+    """A span in one unit: `4 min`."""
+    return next((f"{seconds // size} {unit}" for size, unit in _UNITS if seconds >= size), f"{seconds} s")
