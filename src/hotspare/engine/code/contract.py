@@ -160,7 +160,7 @@ class ProgramText:
     name, but for snippets, which are called by theirs. `owner`: what people call it.
 
     `empties_count`: an empty table that the code returns is an event, not an empty list. `settings`: what the function `init` is
-    given, if the code defines one; None where code is packaged otherwise.
+    given, if the code defines one; None where code is packaged otherwise. `over_columns`: the functions work on columns.
     """
 
     name: str
@@ -168,6 +168,7 @@ class ProgramText:
     modules: tuple[Module, ...] = ()
     empties_count: bool = False
     settings: Mapping[str, str] | None = None
+    over_columns: bool = False
 
     @property
     def owner(self) -> str:
