@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hotspare.engine.code.contract import ProgramText
+from hotspare.engine.code.contract import Calls, ProgramText
 from hotspare.engine.code.programs import compile_program
 from hotspare.engine.code.python.columns import ColumnFunction
 from hotspare.engine.code.python.program import CallFailure
@@ -63,7 +63,7 @@ ALL = _attempts()
 def _function(text: str) -> ColumnFunction:
     """ProjectError or CallFailure if it is refused."""
     script = Script(Language.PYTHON, Code(text), "f", limits=CodeLimits(steps_max=1000))
-    given = ProgramText("q/w", script, over_columns=True)
+    given = ProgramText("q/w", script, calls=Calls.WITH_COLUMNS)
     compile_program(given)
     made = ColumnFunction.of(given, GIVEN, MADE, frozenset())
     made.check()

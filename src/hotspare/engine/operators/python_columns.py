@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from hotspare.engine.code.contract import ProgramText
+from hotspare.engine.code.contract import Calls, ProgramText
 from hotspare.engine.code.programs import compile_program
 from hotspare.engine.code.python.columns import ColumnFunction
 from hotspare.engine.code.python.instance import place_of_line
@@ -23,7 +23,7 @@ _HINT = "see docs/windows/python.md#over-columns; a window of the type python ta
 class PythonColumnsOperator(RowWindow):
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         declared = cast(PythonColumnsWindow, window.window)
-        text = ProgramText(str(window.id), declared.script, modules=window.modules, over_columns=True)
+        text = ProgramText(str(window.id), declared.script, modules=window.modules, calls=Calls.WITH_COLUMNS)
         compile_program(text)
         given = inputs[0].schema
         copied = frozenset(copied_fields(declared, given, window.schema))

@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.code.contract import ProgramText
+from hotspare.engine.code.contract import Calls, ProgramText
 from hotspare.engine.code.fields import kind_of
 from hotspare.engine.code.python.meter import PythonLimits
 from hotspare.engine.code.python.program import CallFailure, CallTooLarge, Interpreter, PythonText
-from hotspare.engine.code.python.row_by_row import Column, values_of
+from hotspare.engine.code.python.row_by_row import SeenColumn, values_of
 from hotspare.engine.head.stateless import Evaluation, Work, deletes
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.batch import ARROW_TYPE
@@ -97,9 +97,9 @@ class ColumnFunction(Work):
     @cached_property
     def _texts(self) -> tuple[PythonText, Mapping[str, PythonText], Mapping[str, PythonText]]:
         names = [name for name, _ in self.modules]
-        modules = {name: PythonText.compiled(text, name, names, over_columns=True) for name, text in self.modules}
-        snippets = {name: PythonText.compiled(text, f"snippet {name}", names, over_columns=True) for name, text in self.snippets}
-        return PythonText.compiled(self.text, self.name, names, over_columns=True), modules, snippets
+        modules = {name: PythonText.compiled(text, name, names, Calls.WITH_COLUMNS) for name, text in self.modules}
+        snippets = {name: PythonText.compiled(text, f"snippet {name}", names, Calls.WITH_COLUMNS) for name, text in self.snippets}
+        return PythonText.compiled(self.text, self.name, names, Calls.WITH_COLUMNS), modules, snippets
 
     def opened(self) -> Interpreter:
         """A fresh one. Unloadable."""
@@ -137,7 +137,7 @@ class ColumnFunction(Work):
         function = interpreter.function(self.function)
         if function is None:
             raise CallFailure(f"there is no function {self.function}")
-        returned = interpreter.call_without_state(function, ({name: Column(values) for name, values in columns.items()},))
+        returned = interpreter.call_without_state(function, ({name: SeenColumn(values) for name, values in columns.items()},))
         if not isinstance(returned, dict):
             raise CallFailure(f"returns {kind_of(returned)}, not a dict of columns")
         made = []
@@ -155,7 +155,7 @@ def _fitted(values: Any, type_: FieldType, count: int) -> pa.Array:
     target = ARROW_TYPE[type_]
     if values is None:
         return pa.nulls(count, target)
-    if type(values) is Column:
+    if type(values) is SeenColumn:
         values = values_of(values)
         return _of_list(values, type_) if isinstance(values, list) else _cast(values, type_)
     if isinstance(values, list | tuple | pa.Array) and not type_.is_array:

@@ -54,7 +54,7 @@ class PythonProgram:
 
     def __init__(self, text: ProgramText) -> None:
         script = text.script
-        self._name, self._over_columns = text.name, text.over_columns
+        self._name, self._calls = text.name, text.calls
         self._codes: Mapping[str, Code] = {text.name: script.code} | {_label(each): each.code for each in text.modules}
         self._transient, self._arguments = script.transient, script.arguments
         self._limits = PythonLimits(steps=script.limits.steps_max, kept_bytes=script.limits.state_bytes_max)
@@ -69,7 +69,7 @@ class PythonProgram:
 
     def _compiled(self, code: Code, name: str, modules: Sequence[str]) -> PythonText:
         try:
-            return PythonText.compiled(code.text, name, modules, over_columns=self._over_columns)
+            return PythonText.compiled(code.text, name, modules, self._calls)
         except Unloadable as error:
             raise self._refused(error, name) from error
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, MappingProxyType
 from typing import Any
 
+from hotspare.engine.code.contract import Calls
 from hotspare.engine.code.python.builtin_names import builtin_names, say_nothing
 from hotspare.engine.code.python.checking import Refused, check, check_over_columns
 from hotspare.engine.code.python.guards import Guards
@@ -76,21 +77,21 @@ class PythonText:
     """Modules of the project."""
     lines: Mapping[str, int]
     """Where module variables are bound first."""
-    over_columns: bool
+    calls: Calls
 
     @classmethod
-    def compiled(cls, text: str, name: str, modules: Sequence[str] = (), *, over_columns: bool = False) -> PythonText:
-        """`modules`: of the project, which may be imported too. `over_columns`: its functions work on columns. Unloadable."""
+    def compiled(cls, text: str, name: str, modules: Sequence[str] = (), calls: Calls = Calls.WITH_EVENTS) -> PythonText:
+        """`modules`: of the project, which may be imported too. `calls`: of its functions. Unloadable."""
         syntax = _parsed(text, name)
 
         def may_import(module: str, member: str) -> str | None:
             if module in modules or (module == ESP and member in ("", *ESP_MEMBERS)):
                 return None
-            if over_columns and f"{module}.{member}".startswith(_DRAWING):
+            if calls is Calls.WITH_COLUMNS and f"{module}.{member}".startswith(_DRAWING):
                 return "each row would draw the same number: use a window of the type python"
             return nearest(member, ESP_MEMBERS) if module == ESP else importable(module, member)
 
-        mistakes = [*check(syntax, may_import), *(check_over_columns(syntax) if over_columns else ())]
+        mistakes = [*check(syntax, may_import), *(check_over_columns(syntax) if calls is Calls.WITH_COLUMNS else ())]
         if mistakes:
             raise Unloadable(mistakes, name)
         walked = list(ast.walk(syntax))
@@ -107,12 +108,12 @@ class PythonText:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 lines.setdefault(node.name, node.lineno)
         try:
-            code = compile(rewritten(syntax, over_columns=over_columns), _file_of(name), "exec", dont_inherit=True, optimize=0)
+            code = compile(rewritten(syntax, calls), _file_of(name), "exec", dont_inherit=True, optimize=0)
         except (SyntaxError, ValueError, RecursionError) as error:
             raise Unloadable(
                 [Refused(getattr(error, "lineno", 0) or 0, f"the code cannot be compiled: {error}", "")], name
             ) from error
-        return cls(name, code, rebound, nonlocals, functions, frozenset(imported.intersection(modules)), lines, over_columns)
+        return cls(name, code, rebound, nonlocals, functions, frozenset(imported.intersection(modules)), lines, calls)
 
 
 def _file_of(name: str) -> str:
@@ -157,10 +158,10 @@ class Interpreter:
         self.keeper = Keeper(limits.kept_bytes)
         self.guards = Guards(self.meter)
         self.names = builtin_names(self.guards) | {"__import__": self._import}
-        if main.over_columns:
+        if main.calls is Calls.WITH_COLUMNS:
             self.names |= {EACH: self.guards.rows.each, "zip": self.guards.rows.zip}
-            texts = (main, *modules.values(), *snippets.values())
-            self.guards.rows.watch(lambda: self.keeper.is_changed, may_bind=any(text.rebound for text in texts))
+            rebound = [name for text in (main, *modules.values(), *snippets.values()) for name in text.rebound]
+            self.guards.rows.watch(lambda: self.keeper.is_changed, rebound)
         self._found: dict[str, Namespace] = {}
         self._texts: dict[str, PythonText] = {}
         self.meter.begin(limits.steps * LOADING_FACTOR)

@@ -24,6 +24,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from hotspare.engine.code.contract import Calls
 from hotspare.engine.code.python.allowed_attributes import is_free
 from hotspare.engine.code.python.words import words
 
@@ -66,9 +67,9 @@ CONSUMING_CALLS = frozenset(words("all any bytes dict frozenset list max min set
 """Builtins that walk a generator expression at once, if it is all that they are given."""
 
 
-def rewritten(syntax: ast.Module, *, over_columns: bool = False) -> ast.Module:
+def rewritten(syntax: ast.Module, calls: Calls) -> ast.Module:
     """Returns the program with its guards; `syntax` is changed."""
-    rewriter = _Rewriter(syntax, over_columns=over_columns)
+    rewriter = _Rewriter(syntax, calls)
     return cast(ast.Module, ast.fix_missing_locations(rewriter.visit(syntax)))
 
 
@@ -127,8 +128,8 @@ def _is_number(node: ast.expr) -> bool:
 
 
 class _Rewriter(ast.NodeTransformer):
-    def __init__(self, syntax: ast.Module, *, over_columns: bool) -> None:
-        self._over_columns = over_columns
+    def __init__(self, syntax: ast.Module, calls: Calls) -> None:
+        self._calls = calls
         self._bound, self._modules = _bound(syntax), imported_modules(syntax)
         self._reads_call = not _CALLED_BY_READING.isdisjoint(_named(syntax))
         self._count = 0
@@ -171,7 +172,7 @@ class _Rewriter(ast.NodeTransformer):
         return node if node in self._consumed else _call(ITERATED, node)
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
-        may_walk_column = self._over_columns and makes_a_row_of_each(node)
+        may_walk_column = self._calls is Calls.WITH_COLUMNS and makes_a_row_of_each(node)
         self.generic_visit(node)
         if not may_walk_column:
             return node

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import builtins
 import datetime
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from decimal import Decimal
 from types import FunctionType
 from typing import Any, NoReturn, TypeVar
@@ -31,7 +31,7 @@ _VALUES = (*_PLAIN, Decimal, datetime.date, datetime.time, datetime.timedelta, p
 _Result = TypeVar("_Result")
 
 
-class Column:
+class SeenColumn:
     """A column of a batch. `_values`: an Arrow array, or a list of what a comprehension made of each row."""
 
     __slots__ = ("_values",)
@@ -49,7 +49,10 @@ class Column:
     __hash__ = None  # type: ignore[assignment]
 
 
-def values_of(column: Column) -> pa.Array | list[Any]:
+SeenColumn.__name__ = "column"
+
+
+def values_of(column: SeenColumn) -> pa.Array | list[Any]:
     """The values of a column, for the engine."""
     return column._values
 
@@ -62,9 +65,9 @@ class RowByRow:
         self._is_changed: Callable[[], bool] = bool
         self._may_bind = False
 
-    def watch(self, is_changed: Callable[[], bool], *, may_bind: bool) -> None:
-        """`is_changed`: whether module variables are changed. `may_bind`: whether some function may bind them, and undo that."""
-        self._is_changed, self._may_bind = is_changed, may_bind
+    def watch(self, is_changed: Callable[[], bool], rebound: Collection[str]) -> None:
+        """`is_changed`: whether module variables are changed. `rebound`: those that some function may bind, and bind back."""
+        self._is_changed, self._may_bind = is_changed, bool(rebound)
 
     def begin(self) -> None:
         """Begins a call."""
@@ -85,9 +88,9 @@ class RowByRow:
 
     def each(self, values: Any, comprehension: FunctionType) -> Any:
         """The comprehension over `values`; over a column another column."""
-        if type(values) is not Column:
+        if type(values) is not SeenColumn:
             return comprehension(values)
-        return self.of_rows(lambda: Column(self._made(values_of(values), comprehension)))
+        return self.of_rows(lambda: SeenColumn(self._made(values_of(values), comprehension)))
 
     def _made(self, rows: Iterable[Any], comprehension: FunctionType) -> list[Any]:
         for name, cell in builtins.zip(comprehension.__code__.co_freevars, comprehension.__closure__ or (), strict=True):
@@ -108,44 +111,44 @@ class RowByRow:
         if self._is_changed():
             raise TypeError(CHANGES)
 
-    def zip(self, *columns: Any, strict: bool = False) -> Any:
+    def zip(self, *columns: Any, strict: Any = None) -> Any:
         """`zip`."""
         kinds = set(map(type, columns))
-        if Column not in kinds:
-            return builtins.zip(*columns, strict=strict)
-        if kinds != {Column}:
+        if SeenColumn not in kinds:
+            return builtins.zip(*columns, strict=bool(strict))
+        if kinds != {SeenColumn}:
             raise TypeError(f"{_HIDDEN}: zip a column with columns alone")
-        return Column(list(builtins.zip(*map(values_of, columns), strict=True)))
+        return SeenColumn(list(builtins.zip(*map(values_of, columns), strict=True)))
 
     def function(self, function: Callable[..., Any], arity: Any) -> Callable[..., Any]:
         """Returns a function of Arrow, which works row by row, for columns. `arity`: how many arguments may be columns, `...` for
         any number; they are the first ones."""
 
         def call(*arguments: Any, **options: Any) -> Any:
-            if Column not in set(map(type, (*arguments, *options.values()))):
+            if SeenColumn not in set(map(type, (*arguments, *options.values()))):
                 return function(*arguments, **options)
             count = len(arguments) if arity is ... else arity
             others = arguments[count:]
-            if Column in set(map(type, (*others, *options.values()))):
+            if SeenColumn in set(map(type, (*others, *options.values()))):
                 raise TypeError(f"an option of {call.__name__} is a column: it must be the same for all rows")
-            return self.of_rows(lambda: Column(function(*map(_argument, arguments[:count]), *others, **options)))
+            return self.of_rows(lambda: SeenColumn(function(*map(_argument, arguments[:count]), *others, **options)))
 
         call.__name__ = function.__name__
         return call
 
     def array(self, values: Any, type: Any = None) -> Any:
         """`pyarrow.array`: of a column one of the type."""
-        if not isinstance(values, Column):
+        if not isinstance(values, SeenColumn):
             return pa.array(values, type)
         if not isinstance(type, pa.DataType):
             raise TypeError("the type of a column must not depend on its rows: give it, as in array(column, pyarrow.float64())")
         found = values_of(values)
-        return self.of_rows(lambda: Column(found.cast(type) if isinstance(found, pa.Array) else pa.array(found, type)))
+        return self.of_rows(lambda: SeenColumn(found.cast(type) if isinstance(found, pa.Array) else pa.array(found, type)))
 
 
 def _argument(value: Any) -> Any:
     """Arrow takes a list for a column, which would have rows of its own."""
-    if type(value) is not Column:
+    if type(value) is not SeenColumn:
         return value if isinstance(value, pa.Scalar) else pa.scalar(plain_value(value))
     found = values_of(value)
     if isinstance(found, list):
@@ -157,7 +160,7 @@ def _fixed_parts(value: Any) -> tuple[Any, ...] | None:
     """What a value that cannot change holds; None for another one. A column cannot be seen into."""
     if type(value) is tuple:
         return value
-    is_fixed = isinstance(value, (*_VALUES, Column, Namespace, pa.DataType)) and not is_own_class(type(value))
+    is_fixed = isinstance(value, (*_VALUES, SeenColumn, Namespace, pa.DataType)) and not is_own_class(type(value))
     return () if is_fixed else None
 
 
