@@ -157,7 +157,7 @@ def _fitted(values: Any, type_: FieldType, count: int) -> pa.Array:
         return pa.nulls(count, target)
     if type(values) is SeenColumn:
         values = values_of(values)
-        return _of_list(values, type_) if isinstance(values, list) else _cast(values, type_)
+        return _cast(values, type_) if isinstance(values, pa.Array) else _of_list(list(values), type_)
     if isinstance(values, list | tuple | pa.Array) and not type_.is_array:
         raise TypeError("is a list of its own; make it of a column, or return a single value for all rows")
     return _cast(pa.repeat(values if isinstance(values, pa.Scalar) else pa.scalar(values), count), type_)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import builtins
 import datetime
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
 from types import FunctionType
 from typing import Any, NoReturn, TypeVar
@@ -31,12 +31,22 @@ _VALUES = (*_PLAIN, Decimal, datetime.date, datetime.time, datetime.timedelta, p
 _Result = TypeVar("_Result")
 
 
+class Zipped:
+    """Columns that are walked together, each time anew."""
+
+    def __init__(self, columns: Sequence[Iterable[Any]]) -> None:
+        self._columns = columns
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return builtins.zip(*self._columns, strict=True)
+
+
 class SeenColumn:
-    """A column of a batch. `_values`: an Arrow array, or a list of what a comprehension made of each row."""
+    """A column of a batch. `_values`: an Arrow array, or an iterable of what the code made of each row."""
 
     __slots__ = ("_values",)
 
-    def __init__(self, values: pa.Array | list[Any]) -> None:
+    def __init__(self, values: pa.Array | list[Any] | Zipped) -> None:
         self._values = values
 
     def __repr__(self) -> str:
@@ -52,7 +62,7 @@ class SeenColumn:
 SeenColumn.__name__ = "column"
 
 
-def values_of(column: SeenColumn) -> pa.Array | list[Any]:
+def values_of(column: SeenColumn) -> pa.Array | list[Any] | Zipped:
     """The values of a column, for the engine."""
     return column._values
 
@@ -118,7 +128,7 @@ class RowByRow:
             return builtins.zip(*columns, strict=bool(strict))
         if kinds != {SeenColumn}:
             raise TypeError(f"{_HIDDEN}: zip a column with columns alone")
-        return SeenColumn(list(builtins.zip(*map(values_of, columns), strict=True)))
+        return SeenColumn(Zipped(list(map(values_of, columns))))
 
     def function(self, function: Callable[..., Any], arity: Any) -> Callable[..., Any]:
         """Returns a function of Arrow, which works row by row, for columns. `arity`: how many arguments may be columns, `...` for
@@ -143,7 +153,7 @@ class RowByRow:
         if not isinstance(type, pa.DataType):
             raise TypeError("the type of a column must not depend on its rows: give it, as in array(column, pyarrow.float64())")
         found = values_of(values)
-        return self.of_rows(lambda: SeenColumn(found.cast(type) if isinstance(found, pa.Array) else pa.array(found, type)))
+        return self.of_rows(lambda: SeenColumn(found.cast(type) if isinstance(found, pa.Array) else pa.array(list(found), type)))
 
 
 def _argument(value: Any) -> Any:
@@ -151,7 +161,7 @@ def _argument(value: Any) -> Any:
     if type(value) is not SeenColumn:
         return value if isinstance(value, pa.Scalar) else pa.scalar(plain_value(value))
     found = values_of(value)
-    if isinstance(found, list):
+    if not isinstance(found, pa.Array):
         raise TypeError("what a comprehension makes has no type yet: give it one, as in array(column, pyarrow.float64())")
     return found
 
