@@ -160,7 +160,7 @@ class Interpreter:
         self.names = builtin_names(self.guards) | {"__import__": self._import}
         if main.calls is Calls.WITH_COLUMNS:
             self.names |= {EACH: self.guards.rows.each, "zip": self.guards.rows.zip}
-            rebound = [name for text in (main, *modules.values(), *snippets.values()) for name in text.rebound]
+            rebound = main.rebound.union(*(text.rebound for text in (*modules.values(), *snippets.values())))
             self.guards.rows.watch(lambda: self.keeper.is_changed, rebound)
         self._found: dict[str, Namespace] = {}
         self._texts: dict[str, PythonText] = {}
