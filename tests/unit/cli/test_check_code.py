@@ -59,8 +59,8 @@ def test_a_function_over_columns_that_is_row_by_row_gives_the_same(tmp_path: Pat
     assert status == 0, told
 
 
-def test_a_function_over_columns_that_looks_from_one_row_at_another_is_found(tmp_path: Path) -> None:
+def test_a_function_over_columns_that_looks_from_one_row_at_another_is_refused(tmp_path: Path) -> None:
     status, told = _run(tmp_path, COLUMNS.format(expression='[data["x"][0].as_py()] * len(data["x"])'))
-    assert status == 1
-    assert "output 8 of q/made is not the same" in told
-    assert "in batches of 7 messages: I,N,7,3.5" in told
+    assert status == 2
+    assert "function work of window q/made fails for any events: TypeError: a function over columns" in told
+    assert "a window of the type python takes one event at a time" in told

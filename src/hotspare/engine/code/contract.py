@@ -22,6 +22,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -154,13 +155,20 @@ class MadeEvents:
     done: int
 
 
+class Calls(Enum):
+    """What functions of a program are called with."""
+
+    WITH_EVENTS = "events"
+    WITH_COLUMNS = "columns"
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramText:
     """What a program is compiled from. `name` of the window; `modules` are loaded before its own code, in order, each under its
     name, but for snippets, which are called by theirs. `owner`: what people call it.
 
     `empties_count`: an empty table that the code returns is an event, not an empty list. `settings`: what the function `init` is
-    given, if the code defines one; None where code is packaged otherwise.
+    given, if the code defines one; None where code is packaged otherwise. `calls`: what its functions are called with.
     """
 
     name: str
@@ -168,6 +176,7 @@ class ProgramText:
     modules: tuple[Module, ...] = ()
     empties_count: bool = False
     settings: Mapping[str, str] | None = None
+    calls: Calls = Calls.WITH_EVENTS
 
     @property
     def owner(self) -> str:

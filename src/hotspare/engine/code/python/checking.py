@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from hotspare.engine.code.python.allowed_attributes import is_free
-from hotspare.engine.code.python.rewriting import imported_modules
+from hotspare.engine.code.python.rewriting import imported_modules, makes_a_row_of_each
 from hotspare.engine.code.python.words import words
 
 
@@ -92,6 +92,14 @@ def check(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
             found += _imports(node, importable)
     found += _members(syntax, importable)
     return iter(sorted(set(found)))
+
+
+def check_over_columns(syntax: ast.Module) -> Iterator[Refused]:
+    """Yields what a function over columns may not say beside that: what one row could leave for the next one."""
+    for node in filter(makes_a_row_of_each, ast.walk(syntax)):
+        for each in ast.walk(node):
+            if isinstance(each, ast.NamedExpr):
+                yield _refused(each, "a comprehension binds a name with :=", "make the value in a function that it calls")
 
 
 def _refused(node: ast.AST, message: str, hint: str) -> Refused:

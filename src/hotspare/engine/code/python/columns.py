@@ -1,15 +1,17 @@
 """Functions of people's code over columns: Arrow arrays in, Arrow arrays out, row by row and without state.
 
 One call works on as many rows as are at hand. What it makes of a row must not depend on the others, since nobody knows how many
-there will be (law Cut); so the code finds those of Arrow's functions alone that work row by row. Where a call fails, its rows are
-halved until those are found on which it fails alone. A call may not change module variables: what one engine's head keeps no other
-engine has.
+there will be (law Cut); so the code gets columns into which it cannot see (`row_by_row`). Where a call fails, its rows are halved
+until those are found on which it fails alone. A call may not change module variables: what one engine's head keeps no other engine
+has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -17,10 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.code.contract import ProgramText
+from hotspare.engine.code.contract import Calls, ProgramText
 from hotspare.engine.code.fields import kind_of
 from hotspare.engine.code.python.meter import PythonLimits
 from hotspare.engine.code.python.program import CallFailure, CallTooLarge, Interpreter, PythonText
+from hotspare.engine.code.python.row_by_row import SeenColumn, values_of
 from hotspare.engine.head.stateless import Evaluation, Work, deletes
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.batch import ARROW_TYPE
@@ -31,6 +34,8 @@ from hotspare.model.code import ModuleUse
 from hotspare.model.types import FieldType, Schema
 
 _TEXTS = (FieldType.STRING, FieldType.BLOB)
+_UNIFORM = frozenset({bool, int, float, str, bytes})
+"""Types whose values get one Arrow type, whatever they are."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +97,19 @@ class ColumnFunction(Work):
     @cached_property
     def _texts(self) -> tuple[PythonText, Mapping[str, PythonText], Mapping[str, PythonText]]:
         names = [name for name, _ in self.modules]
-        modules = {name: PythonText.compiled(text, name, names) for name, text in self.modules}
-        snippets = {name: PythonText.compiled(text, f"snippet {name}", names) for name, text in self.snippets}
-        return PythonText.compiled(self.text, self.name, names), modules, snippets
+        modules = {name: PythonText.compiled(text, name, names, Calls.WITH_COLUMNS) for name, text in self.modules}
+        snippets = {name: PythonText.compiled(text, f"snippet {name}", names, Calls.WITH_COLUMNS) for name, text in self.snippets}
+        return PythonText.compiled(self.text, self.name, names, Calls.WITH_COLUMNS), modules, snippets
 
     def opened(self) -> Interpreter:
         """A fresh one. Unloadable."""
         main, modules, snippets = self._texts
         return Interpreter(main, modules, self.limits, snippets, init=self.init, transient=self.transient)
+
+    def check(self) -> None:
+        """Calls the function without rows: which way it goes does not depend on rows. CallFailure if it would fail for any."""
+        columns = {name: pa.nulls(0, ARROW_TYPE[self.given.fields[self.given.index[name]].type]) for name in self.used}
+        self._called(self.opened(), columns, 0, [i for i, pick in enumerate(self.picks) if pick < 0])
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
         interpreter = self._free.pop() if self._free else self.opened()
@@ -127,7 +137,7 @@ class ColumnFunction(Work):
         function = interpreter.function(self.function)
         if function is None:
             raise CallFailure(f"there is no function {self.function}")
-        returned = interpreter.call_without_state(function, (columns,))
+        returned = interpreter.call_without_state(function, ({name: SeenColumn(values) for name, values in columns.items()},))
         if not isinstance(returned, dict):
             raise CallFailure(f"returns {kind_of(returned)}, not a dict of columns")
         made = []
@@ -141,19 +151,44 @@ class ColumnFunction(Work):
 
 
 def _fitted(values: Any, type_: FieldType, count: int) -> pa.Array:
-    """An array of `ARROW_TYPE[type_]` and so many values. Arrow's errors, TypeError, ValueError."""
+    """An array of `ARROW_TYPE[type_]` and `count` values. Arrow's errors, TypeError, ValueError."""
     target = ARROW_TYPE[type_]
     if values is None:
         return pa.nulls(count, target)
-    if isinstance(values, list | tuple):
-        values = pa.array(values, target if type_ in _TEXTS else None)
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if not isinstance(values, pa.Array):
-        scalar = values if isinstance(values, pa.Scalar) else pa.scalar(values)
-        values = pa.repeat(scalar, count)
-    if len(values) != count:
-        raise ValueError(f"{len(values):,} values for {count:,} events")
+    if type(values) is SeenColumn:
+        values = values_of(values)
+        return _cast(values, type_) if isinstance(values, pa.Array) else _of_list(list(values), type_)
+    if isinstance(values, list | tuple | pa.Array) and not type_.is_array:
+        raise TypeError("is a list of its own; make it of a column, or return a single value for all rows")
+    return _cast(pa.repeat(values if isinstance(values, pa.Scalar) else pa.scalar(values), count), type_)
+
+
+def _of_list(values: list[Any], type_: FieldType) -> pa.Array:
+    """An array of `ARROW_TYPE[type_]`. Values of each kind become an array of their own: Arrow would make all alike before."""
+    kinds = set(map(type, values)) - {type(None)}
+    if type_ in _TEXTS or not kinds or (len(kinds) == 1 and kinds <= _UNIFORM):
+        return _cast(pa.array(values, ARROW_TYPE[type_] if type_ in _TEXTS else None), type_)
+    of_rows = list(map(_kind, values))
+    made = [
+        _cast(pa.array([value if of_row == kind else None for value, of_row in zip(values, of_rows, strict=True)]), type_)
+        for kind in dict.fromkeys(of_rows)
+    ]
+    return pc.coalesce(*made)
+
+
+def _kind(value: Any) -> Any:
+    """The Arrow type that a value alone would get, as far as Arrow looks at it."""
+    if isinstance(value, pa.Scalar):
+        return value.type
+    if isinstance(value, list | tuple):
+        return (list, frozenset(map(_kind, value)))
+    if isinstance(value, Decimal):
+        return (Decimal, len(value.as_tuple().digits), value.as_tuple().exponent)
+    return (type(value), value.tzinfo) if isinstance(value, datetime) else type(value)
+
+
+def _cast(values: pa.Array, type_: FieldType) -> pa.Array:
+    target = ARROW_TYPE[type_]
     if values.type == target:
         if type_ in _TEXTS:
             values.validate(full=True)

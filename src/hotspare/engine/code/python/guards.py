@@ -21,6 +21,7 @@ from hotspare.engine.code.python.attributes import Attributes
 from hotspare.engine.code.python.generators import CountedGenerator, generating, named_as
 from hotspare.engine.code.python.kept import ItemsOfKept, KeptArray, KeptList, KeysOfKept
 from hotspare.engine.code.python.meter import Meter
+from hotspare.engine.code.python.row_by_row import RowByRow
 from hotspare.engine.code.python.sets import OrderedFrozenSet, OrderedSet
 from hotspare.engine.code.python.texts import ascii_shown, checked, shown, text, without_addresses
 
@@ -40,6 +41,7 @@ class Guards:
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
+        self.rows = RowByRow()
         self.add, self.iadd = _adding(self._sized)
         self._formatter = _Formatter(self)
         measured = {name: self._measured(name, size) for name, size in _SIZES.items()}

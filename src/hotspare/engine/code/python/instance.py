@@ -34,7 +34,7 @@ from hotspare.engine.code.python.rows import EventReader, MadeColumns, event_row
 from hotspare.engine.code.python.stack import at_fixed_level
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.chunk import Bools
-from hotspare.errors import Mistake, ProjectError
+from hotspare.errors import Mistake, Place, ProjectError
 from hotspare.model.code import Arguments, Code, Module, ModuleUse
 from hotspare.model.types import Schema
 
@@ -44,12 +44,17 @@ _MEMORY_A_BYTE = 3
 """Plain values take so many bytes of memory for each byte in which they are kept."""
 
 
+def place_of_line(place: Place, line: int) -> Place:
+    """The place of a line, from 1, of a text that begins at `place`."""
+    return replace(place, line=place.line + max(line - 1, 0)) if place.line else place
+
+
 class PythonProgram:
     """Immutable, and the same for every instance. ProjectError where it cannot be loaded."""
 
     def __init__(self, text: ProgramText) -> None:
         script = text.script
-        self._name = text.name
+        self._name, self._calls = text.name, text.calls
         self._codes: Mapping[str, Code] = {text.name: script.code} | {_label(each): each.code for each in text.modules}
         self._transient, self._arguments = script.transient, script.arguments
         self._limits = PythonLimits(steps=script.limits.steps_max, kept_bytes=script.limits.state_bytes_max)
@@ -64,16 +69,13 @@ class PythonProgram:
 
     def _compiled(self, code: Code, name: str, modules: Sequence[str]) -> PythonText:
         try:
-            return PythonText.compiled(code.text, name, modules)
+            return PythonText.compiled(code.text, name, modules, self._calls)
         except Unloadable as error:
             raise self._refused(error, name) from error
 
     def _refused(self, error: Unloadable, name: str) -> ProjectError:
         place = self._codes[name].place
-        mistakes = [
-            Mistake(replace(place, line=place.line + max(each.line - 1, 0)) if place.line else place, each.message, each.hint)
-            for each in error.mistakes
-        ]
+        mistakes = [Mistake(place_of_line(place, each.line), each.message, each.hint) for each in error.mistakes]
         return ProjectError(self._name, mistakes)
 
     def open(self) -> PythonInstance:

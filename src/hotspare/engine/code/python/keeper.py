@@ -123,8 +123,10 @@ class Keeper:
 
     @property
     def is_changed(self) -> bool:
-        """Whether anything was put somewhere since the last commit."""
-        return bool(self.journal.changes) or bool(self._bound())
+        """Whether anything was put somewhere since the last commit, or bound."""
+        return bool(self.journal.changes or self._bound()) or any(
+            variables.get(name, ABSENT) is not value for variables, name, value in self._fixed
+        )
 
     def commit(self) -> None:
         """NotPlain, and nothing is settled, where something else than plain values is found, or too much of them."""

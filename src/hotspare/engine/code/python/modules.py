@@ -164,6 +164,8 @@ REFUSED_MEMBERS: Mapping[str, str] = {
     "keyword.kwlist": "other windows could change it: use keyword.iskeyword",
     "keyword.softkwlist": "other windows could change it: use keyword.issoftkeyword",
     "operator.call": "call the function",
+    "pyarrow.nulls": "return None for the field",
+    "pyarrow.repeat": "return the single value for the field",
     "statistics.NormalDist": "it draws random numbers of its own: use random.gauss, or math.erf",
     "string.Formatter": "use str.format",
     "string.Template": "it would show addresses of objects: use str.format or an f-string",
@@ -374,8 +376,8 @@ MADE: Mapping[str, Maker] = {
     "hashlib": _hashlib,
     "heapq": lambda guards, clock: heap_members(),
     "operator": _operator,
-    "pyarrow": lambda guards, clock: arrow_functions.arrow_types(),
-    "pyarrow.compute": lambda guards, clock: arrow_functions.arrow_members(),
+    "pyarrow": lambda guards, clock: arrow_functions.arrow_types(guards.rows),
+    "pyarrow.compute": lambda guards, clock: arrow_functions.arrow_members(guards.rows),
     "random": lambda guards, clock: moments.random_members(clock),
     "re": lambda guards, clock: pattern_members(),
     "time": lambda guards, clock: moments.time_members(clock),
@@ -395,6 +397,8 @@ def importable(module: str, name: str) -> str | None:
         first = module.split(".")[0]
         return REFUSED.get(module) or REFUSED.get(first) or nearest(module, IMPORTABLE)
     if name and name not in members_of(module):
+        if module == "pyarrow.compute" and name in arrow_functions.OVER_ROWS:
+            return "it looks from one row at another: use a window of the type python, which takes one event at a time"
         if f"{module}.{name}" in IMPORTABLE:
             return None
         return REFUSED_MEMBERS.get(f"{module}.{name}") or nearest(name, members_of(module))

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, MappingProxyType
 from typing import Any
 
+from hotspare.engine.code.contract import Calls
 from hotspare.engine.code.python.builtin_names import builtin_names, say_nothing
-from hotspare.engine.code.python.checking import Refused, check
+from hotspare.engine.code.python.checking import Refused, check, check_over_columns
 from hotspare.engine.code.python.guards import Guards
 from hotspare.engine.code.python.keeper import Keeper
 from hotspare.engine.code.python.kept import NotPlain
@@ -24,7 +25,8 @@ from hotspare.engine.code.python.modules import IMPORTABLE, importable, namespac
 from hotspare.engine.code.python.moments import CallClock
 from hotspare.engine.code.python.namespaces import PROGRAM_MODULE, Namespace
 from hotspare.engine.code.python.plain_values import plain_value
-from hotspare.engine.code.python.rewriting import TICK, rewritten
+from hotspare.engine.code.python.rewriting import EACH, TICK, rewritten
+from hotspare.engine.code.python.row_by_row import CHANGES
 from hotspare.engine.code.python.stack import at_fixed_level
 from hotspare.engine.code.python.texts import without_addresses
 from hotspare.engine.code.python.variables import ModuleVariables, Unkeepable
@@ -34,6 +36,7 @@ from hotspare.model.names import nearest
 ESP, ESP_MEMBERS = "esp", ("call", "logMessage")
 """The module with what an engine offers, as SAS ESP names it."""
 warnings.filterwarnings("ignore", module=f"^{PROGRAM_MODULE}$")  # whether one is an error is a setting of the process
+_DRAWING = ("random.", "uuid.uuid4")
 LOADING_FACTOR = 100
 """Loading a program may take so many times the steps of an event."""
 ERROR_LENGTH_MAX = 300
@@ -74,18 +77,21 @@ class PythonText:
     """Modules of the project."""
     lines: Mapping[str, int]
     """Where module variables are bound first."""
+    calls: Calls
 
     @classmethod
-    def compiled(cls, text: str, name: str, modules: Sequence[str] = ()) -> PythonText:
-        """`modules`: of the project, which may be imported too. Unloadable."""
+    def compiled(cls, text: str, name: str, modules: Sequence[str] = (), calls: Calls = Calls.WITH_EVENTS) -> PythonText:
+        """`modules`: of the project, which may be imported too. `calls`: of its functions. Unloadable."""
         syntax = _parsed(text, name)
 
         def may_import(module: str, member: str) -> str | None:
             if module in modules or (module == ESP and member in ("", *ESP_MEMBERS)):
                 return None
+            if calls is Calls.WITH_COLUMNS and f"{module}.{member}".startswith(_DRAWING):
+                return "each row would draw the same number: use a window of the type python"
             return nearest(member, ESP_MEMBERS) if module == ESP else importable(module, member)
 
-        mistakes = list(check(syntax, may_import))
+        mistakes = [*check(syntax, may_import), *(check_over_columns(syntax) if calls is Calls.WITH_COLUMNS else ())]
         if mistakes:
             raise Unloadable(mistakes, name)
         walked = list(ast.walk(syntax))
@@ -102,12 +108,12 @@ class PythonText:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 lines.setdefault(node.name, node.lineno)
         try:
-            code = compile(rewritten(syntax), _file_of(name), "exec", dont_inherit=True, optimize=0)
+            code = compile(rewritten(syntax, calls), _file_of(name), "exec", dont_inherit=True, optimize=0)
         except (SyntaxError, ValueError, RecursionError) as error:
             raise Unloadable(
                 [Refused(getattr(error, "lineno", 0) or 0, f"the code cannot be compiled: {error}", "")], name
             ) from error
-        return cls(name, code, rebound, nonlocals, functions, frozenset(imported.intersection(modules)), lines)
+        return cls(name, code, rebound, nonlocals, functions, frozenset(imported.intersection(modules)), lines, calls)
 
 
 def _file_of(name: str) -> str:
@@ -152,6 +158,10 @@ class Interpreter:
         self.keeper = Keeper(limits.kept_bytes)
         self.guards = Guards(self.meter)
         self.names = builtin_names(self.guards) | {"__import__": self._import}
+        if main.calls is Calls.WITH_COLUMNS:
+            self.names |= {EACH: self.guards.rows.each, "zip": self.guards.rows.zip}
+            rebound = main.rebound.union(*(text.rebound for text in (*modules.values(), *snippets.values())))
+            self.guards.rows.watch(lambda: self.keeper.is_changed, rebound)
         self._found: dict[str, Namespace] = {}
         self._texts: dict[str, PythonText] = {}
         self.meter.begin(limits.steps * LOADING_FACTOR)
@@ -194,15 +204,17 @@ class Interpreter:
 
     def _called_without_state(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         self.begin(0, 0)
+        self.guards.rows.begin()
         try:
             made = plain_value(function(*arguments))
             self.meter.check()
+            self.guards.rows.check()
         except BaseException as error:
             raise self.failure(error) from error
         changed = self.keeper.is_changed
         self.keeper.roll_back()
         if changed:
-            raise CallFailure("the function changes module variables, which one over columns cannot keep")
+            raise CallFailure(CHANGES)
         return made
 
     def end(self) -> None:

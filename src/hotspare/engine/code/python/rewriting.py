@@ -12,6 +12,7 @@
 | `a.b`, where some type that code may meet hides `b` | a call of the guard |
 | `a.b = c` | the same, where `a` is an object of the code's own that lives no longer than the call |
 | `except:` | `except Exception:` |
+| `[f(x) for x in y]`, in a program over columns | a call of the guard, which takes columns for `y` |
 | the body of `except`, `with` and of `try` with `finally` | the same, with a look at the error that the code is about to see |
 
 Guards are found under names that the code itself cannot use.
@@ -23,13 +24,15 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from hotspare.engine.code.contract import Calls
 from hotspare.engine.code.python.allowed_attributes import is_free
 from hotspare.engine.code.python.words import words
 
 TICK, ENTER, LEAVE, CAUGHT = "__hs_tick__", "__hs_enter__", "__hs_leave__", "__hs_caught__"
 DEEP, GENERATING, ITERATED, NEXT = "__hs_deep__", "__hs_generating__", "__hs_iterated__", "__hs_next__"
 ATTRIBUTE, TARGET, HELD, EVERYTHING = "__hs_attribute__", "__hs_target__", "__hs_held__", "__hs_everything__"
-SET, SAME, TEXT = "__hs_set__", "__hs_same__", "__hs_text__"
+SET, SAME, TEXT, EACH = "__hs_set__", "__hs_same__", "__hs_text__", "__hs_each__"
+_ROWS = "__hs_rows__"
 OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "__hs_add__",
     ast.Mult: "__hs_mult__",
@@ -64,10 +67,15 @@ CONSUMING_CALLS = frozenset(words("all any bytes dict frozenset list max min set
 """Builtins that walk a generator expression at once, if it is all that they are given."""
 
 
-def rewritten(syntax: ast.Module) -> ast.Module:
+def rewritten(syntax: ast.Module, calls: Calls) -> ast.Module:
     """Returns the program with its guards; `syntax` is changed."""
-    rewriter = _Rewriter(syntax)
+    rewriter = _Rewriter(syntax, calls)
     return cast(ast.Module, ast.fix_missing_locations(rewriter.visit(syntax)))
+
+
+def makes_a_row_of_each(node: ast.AST) -> bool:
+    """Whether a node is a comprehension that may walk a column: it makes one value of each row."""
+    return isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs
 
 
 def imported_modules(syntax: ast.Module) -> Mapping[str, str]:
@@ -120,7 +128,8 @@ def _is_number(node: ast.expr) -> bool:
 
 
 class _Rewriter(ast.NodeTransformer):
-    def __init__(self, syntax: ast.Module) -> None:
+    def __init__(self, syntax: ast.Module, calls: Calls) -> None:
+        self._calls = calls
         self._bound, self._modules = _bound(syntax), imported_modules(syntax)
         self._reads_call = not _CALLED_BY_READING.isdisjoint(_named(syntax))
         self._count = 0
@@ -161,6 +170,14 @@ class _Rewriter(ast.NodeTransformer):
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.expr:
         self.generic_visit(node)
         return node if node in self._consumed else _call(ITERATED, node)
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
+        may_walk_column = self._calls is Calls.WITH_COLUMNS and makes_a_row_of_each(node)
+        self.generic_visit(node)
+        if not may_walk_column:
+            return node
+        values, node.generators[0].iter = node.generators[0].iter, ast.Name(_ROWS, ast.Load())
+        return _call(EACH, values, ast.Lambda(ast.arguments([], [ast.arg(_ROWS)], None, [], [], None, []), node))
 
     def visit_For(self, node: ast.For) -> ast.For:
         self.generic_visit(node)
