@@ -89,7 +89,7 @@ def absent(pipeline: Pipeline) -> dict[str, int]:
 def unread(pieces: list[pa.RecordBatch], pipeline: Pipeline) -> list[pa.RecordBatch]:
     """The rows that a restored pipeline reads again, as they waited in its merge."""
     topics = 1 + max(topic for topic, _ in pipeline.next_offsets) if pipeline.next_offsets else 1
-    following = np.zeros(max(topics, *(1 + int(piece.column("topic").to_numpy().max()) for piece in pieces)), np.int64)
+    following = np.zeros(max([topics, *(1 + int(piece.column("topic").to_numpy().max(initial=0)) for piece in pieces)]), np.int64)
     for (topic, _), offset in pipeline.next_offsets.items():
         following[topic] = offset
     where = [(piece.column("topic").to_numpy(), piece.column("offset").to_numpy()) for piece in pieces]
