@@ -119,9 +119,12 @@ def host_together(cluster: Cluster, traffic: Traffic) -> SpawnedEngine:
 
 def kill_an_executor_and_a_worker(cluster: Cluster, traffic: Traffic, first: SpawnedEngine) -> None:
     """Spark starts their tasks again, in another executor and in the same one."""
+    executor = executors(first)[0]
+    below = {each.pid for each in executor.children(recursive=True)}
     before = {each.engine for each in engines(cluster)}
-    kill(executors(first)[0].pid)
-    wait_until(lambda: len(before - {each.engine for each in engines(cluster)}) == 1, "its task is gone", TIMEOUT_S)
+    (victim,) = (each.engine for each in engines(cluster) if each.process_id in below)
+    kill(executor.pid)
+    wait_until(lambda: victim not in {each.engine for each in engines(cluster)}, "its task is gone", TIMEOUT_S)
     traffic.publish_more()
     traffic.goes_on("a", "b")
     replaced = {each.engine for each in engines(cluster)} - before
