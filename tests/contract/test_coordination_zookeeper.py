@@ -23,6 +23,7 @@ from hotspare.testing.cluster import wait_until
 from tests.contract.material import child, member
 from tests.contract.zookeeper_doors import LONG_MS, PATIENT, WAIT_S, Doors
 
+pytestmark = pytest.mark.servers
 HASTY = "call_timeout_ms=50&session_timeout_ms=30000"
 
 

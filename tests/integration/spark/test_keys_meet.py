@@ -98,7 +98,7 @@ class Topic:
         rows.write.format("kafka").option("kafka.bootstrap.servers", self.bootstrap).option("topic", self.name).save()
 
     def librdkafka(self, partitioner: str = "murmur2_random") -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap, "partitioner": partitioner})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "partitioner": partitioner, "enable.idempotence": True})
         for key, value in self.messages():
             producer.produce(self.name, value, key.encode())
         assert producer.flush(60) == 0
