@@ -26,6 +26,7 @@ LOGICS = (
     ("fby{2 seconds}(not(not(real)), and(other, notoccur(least)))", "", ("real", "other")),
     ("fby(bind, or(apart, not(more)))", "k y", ("bind", "apart")),
     ("or(not(one), fby(any, one))", "", ("any", "one")),
+    ("fby(any, seen:2(any))", "k", ("any", "any"), True),
 )
 
 

@@ -28,7 +28,7 @@ from hotspare.engine.codec.json.plain import (
     why_no_json,
     wrong_kind,
 )
-from hotspare.engine.codec.json.tokens import Bools, Texts, Token, Tokens, TokenVerdict, tokens_of
+from hotspare.engine.codec.json.tokens import BLANKS, Bools, Texts, Token, Tokens, TokenVerdict, tokens_of
 from hotspare.engine.rows.bad_reasons import RowReason
 from hotspare.engine.rows.elementwise import Rows, true_rows
 from hotspare.engine.rows.refusals import NOTHING_REFUSED, BadRows, Refusals, clipped
@@ -77,14 +77,18 @@ def read_flat(texts: Texts, parents: Rows, schema: Schema) -> FlatRows:
 
 def _unsure(texts: Texts, verdict: npt.NDArray[np.uint8]) -> Rows:
     """Of texts that are no JSON, those that may be no row, or several (`json.cutting`): all that have a brace inside, or no one at
-    their end; and those with so many brackets that something else may be wrong with them first."""
+    their end, but those that end within a string, which are rows; those that would be shown with blanks at their end; and those
+    with so many brackets that something else may be wrong with them first."""
     broken = np.flatnonzero(verdict != TokenVerdict.FLAT)
     if not len(broken):
         return broken
     is_brace = (texts.data == ord("{")) | (texts.data == ord("}"))
     begin, end = texts.begin[broken], texts.end[broken]
     braces, brackets = (_counted(np.flatnonzero(each), begin, end) for each in (is_brace, texts.data == ord("[")))
-    unsure: Rows = broken[(braces != 2) | (texts.data[end - 1] != ord("}")) | (brackets >= DEPTH_MAX)]
+    last = texts.data[end - 1]
+    is_row = (verdict[broken] == TokenVerdict.CLOSED) & ~np.isin(last, list(BLANKS))
+    is_row |= (braces == 2) & (last == ord("}"))
+    unsure: Rows = broken[~is_row | (brackets >= DEPTH_MAX)]
     return unsure
 
 
