@@ -114,7 +114,8 @@ def test_what_cannot_be_meant_is_refused(bus: str, project: Path, tmp_path: Path
     assert store_url("postgresql://user@host/d?password_file=/run/p") == "postgresql://user@host/d?password_file=/run/p"
     for command in ("start", "stop"):
         assert f"group {GROUP} has no engine one" in hotspare_here(command, GROUP, "one", "--bus", bus).stderr
-        told = hotspare_here(command, GROUP.partition(".")[2], "one", "--bus", bus).stderr
+        assert f"group {GROUP} has no engine one" in hotspare_here(command, GROUP.partition(".")[2], "one", "--bus", bus).stderr
+        told = hotspare_here(command, "none", "one", "--bus", bus).stderr
         assert "no group is called" in told and f"hint: groups: {GROUP}" in told
 
 
