@@ -135,9 +135,11 @@ def lender(pytestconfig: pytest.Config) -> Iterator[Lender]:
 
 @pytest.fixture(autouse=True)
 def _one_session(request: pytest.FixtureRequest) -> None:
-    """Ends the shared session before a test that starts Spark itself: a process has one session at a time."""
+    """Ends the shared session before a test that starts Spark itself: a process has one session at a time. A module that knows
+    `Lender` starts none, and has tests that share one."""
     lender = request.config.stash.get(_LENDER, None)
-    if lender is not None and "lender" not in request.fixturenames and request.node.get_closest_marker("spark") is not None:
+    is_borrower = "lender" in request.fixturenames or hasattr(request.module, "Lender")
+    if lender is not None and not is_borrower and request.node.get_closest_marker("spark") is not None:
         lender.end()
 
 

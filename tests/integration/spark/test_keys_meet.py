@@ -34,8 +34,6 @@ from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from tests.spark_sessions import Lender, quick_options
 
-pytestmark = pytest.mark.spark
-
 SHARDS, ROWS, BLOCK_ROWS = 5, 200, 30
 PROJECT = """
 project: shop
@@ -150,6 +148,7 @@ def counts(shards: list[dict[str, pa.Table]]) -> list[dict[Any, int]]:
     return found
 
 
+@pytest.mark.spark
 def test_rows_of_a_key_meet_whoever_publishes_them(topic: Topic, spark: Any, tmp_path: Path) -> None:
     """SPEC K2, K4. Each key is in one shard, with the rows of all; none is misrouted."""
     topic.java(spark)
