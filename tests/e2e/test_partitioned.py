@@ -120,9 +120,10 @@ def host_together(cluster: Cluster, traffic: Traffic) -> SpawnedEngine:
 def kill_an_executor_and_a_worker(cluster: Cluster, traffic: Traffic, first: SpawnedEngine) -> None:
     """Spark starts their tasks again, in another executor and in the same one."""
     executor = executors(first)[0]
-    below = {each.pid for each in executor.children(recursive=True)}
+    words = executor.cmdline()
+    place = ("a", words[words.index("--executor-id") + 1])
     before = {each.engine for each in engines(cluster)}
-    (victim,) = (each.engine for each in engines(cluster) if each.process_id in below)
+    (victim,) = {each.engine for each in engines(cluster) if (each.detail["application"], each.detail["executor"]) == place}
     kill(executor.pid)
     wait_until(lambda: victim not in {each.engine for each in engines(cluster)}, "its task is gone", TIMEOUT_S)
     traffic.publish_more()
