@@ -70,7 +70,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Adds the markers that follow from what a test uses, before `-m` selects by them."""
     if item.get_closest_marker("spark") is not None:
         item.add_marker(pytest.mark.system)
-    elif not SERVER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    used = {*getattr(item, "fixturenames", ()), *(each for each in given if isinstance(each, str))}
+    if item.get_closest_marker("spark") is None and used & SERVER_FIXTURES:
         item.add_marker(pytest.mark.servers)
 
 
