@@ -1,10 +1,10 @@
 """The three tiers of the suite, by marker, and the order in which two test processes share them.
 
     (no marker)  `make test`: nothing outside Python but a few short processes of our own
-    servers      `make test-servers`: brokers, ZooKeeper, databases; whoever uses one of their fixtures has the marker by that
+    servers      `make test-servers`: brokers, ZooKeeper, databases; a test gets the marker by a fixture or parameter that names one
     system       `make test-system`: engine processes and their kills, Spark, hosts of their own
 
-A test that starts a server itself without its marker fails: `make test` would need what it says it does without.
+A test that starts a server itself without its marker fails, because `make test` runs without servers.
 
 Tests marked `spark` start a JVM that uses both cores: they are one group, which one of the processes works off. Long work comes
 first and unit tests last, so that both processes are busy to the end.
@@ -70,9 +70,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Adds the markers that follow from what a test uses, before `-m` selects by them."""
     if item.get_closest_marker("spark") is not None:
         item.add_marker(pytest.mark.system)
+        return
     given = item.callspec.params.values() if hasattr(item, "callspec") else ()
     used = {*getattr(item, "fixturenames", ()), *(each for each in given if isinstance(each, str))}
-    if item.get_closest_marker("spark") is None and used & SERVER_FIXTURES:
+    if used & SERVER_FIXTURES:
         item.add_marker(pytest.mark.servers)
 
 

@@ -126,7 +126,7 @@ class RunUntil(Enum):
     """How far time goes in input that ends."""
 
     END = "end"
-    """Until nothing waits for time to pass: every limit of a pattern ends."""
+    """Every limit of a pattern ends, as if time went on until nothing waits for it."""
     LAST_ROW = "last-row"
     """No further than the input."""
 

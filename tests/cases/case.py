@@ -81,7 +81,7 @@ def parse_case(text: str, path: str) -> Case:
 
 
 def raw_batches(case: Case) -> list[pa.RecordBatch]:
-    """One raw batch per message; a tick has a row for each topic, and with the value `end` it ends the input."""
+    """Returns a raw batch per message; a tick has a row for each topic, and with the value `end` it ends the input."""
     topics = {source.window: i for i, source in enumerate(case.plan.resolved.sources)}
     offsets = dict.fromkeys(topics.values(), 0)
     batches = []

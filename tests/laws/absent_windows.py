@@ -31,7 +31,7 @@ VALUES_EACH = 20
 
 
 class Sent(NamedTuple):
-    """One message, before a tick."""
+    """A message, before a tick."""
 
     topic: str
     time_us: int

@@ -68,7 +68,8 @@ def _work(operator: PatternOperator) -> Iterator[tuple[Page, OrderedEvents, Patt
         inputs = [_chunk(random, first, 12) for first in (0, 1)]
         time = np.arange(10, 36) * SECOND // 3
         beats = np.column_stack((np.array([8, 25]), time[[8, 25]])) if not operator._by_event else np.empty((0, 2), np.int64)
-        taking, _ = operator._columns.take(inputs, Timeline(time, np.empty(0, np.int64)), beats, strings)
+        taking, _ = operator._columns.take(inputs, Timeline(time, np.empty(0, np.int64)), strings)
+        taking.events = taking.events._replace(beats=beats)
         pending.work = operator._begun(cast(Counters, page.parts[KEPT]).values, pending.work)
         matches.begin()
         yield page, taking, pending, strings

@@ -214,7 +214,7 @@ class Window:
     def _begun(
         self, pattern: Pattern, key: tuple[Any, ...], source: str, fields: Fields, time: int, failed: list[str]
     ) -> list[tuple[Any, ...]]:
-        """What comes of a match that the event may begin."""
+        """Returns the outputs of a match that the event may begin."""
         fresh = Match(pattern, Node(pattern.logic), key)
         fresh.root.begin(time)
         if not (fresh.show(source, fields, failed) and fresh.root.has_begun()):

@@ -244,7 +244,7 @@ LARGE_QUEUE = 40_000
 
 @pytest.mark.parametrize("name", EVERY)
 def test_with_little_memory(name: str, tmp_path: Path) -> None:
-    """Pages for which there is no room stay in the store, or are evicted as soon as they were read; with room none is (SPEC G1)."""
+    """Pages beyond the budget stay in the store, or are evicted after use; within the budget no page is evicted (SPEC G1)."""
     held, rows = EVERY[name], LARGE_QUEUE if name.startswith("queues") else LARGE_ROWS
     with under(Tuning(key_pages_min=2)):
         store = held.stored(opened("folder" if name < "k" else "database", tmp_path), rows)

@@ -28,7 +28,7 @@ from hotspare.engine.codec.json.decode import decode_json
 from hotspare.engine.heartbeats import TICKS_MAX, end_us_of, too_many_heartbeats
 from hotspare.engine.rows.batch import END_FORM, RAW_SCHEMA, MessageFormat
 from hotspare.errors import UsageError
-from hotspare.model.types import FieldType, Schema
+from hotspare.model.types import TIME_TYPES, FieldType, Schema
 
 _ROWS = 4096
 _BYTES = 16 << 20
@@ -48,7 +48,7 @@ class ReplayFile:
     def __post_init__(self) -> None:
         if self.time_field:
             place = self.schema.index.get(self.time_field)
-            if place is None or self.schema.fields[place].type not in (FieldType.DATE, FieldType.STAMP):
+            if place is None or self.schema.fields[place].type not in TIME_TYPES:
                 raise UsageError(
                     f"field {self.time_field!r} cannot be the time of {self.path}",
                     detail=f"schema {self.schema}",

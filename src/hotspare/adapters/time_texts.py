@@ -17,9 +17,8 @@ from hotspare.engine.codec.json.decode import decode_json
 from hotspare.engine.rows.batch import ARROW_TYPE, MessageFormat
 from hotspare.engine.rows.values import DateFormat
 from hotspare.errors import UsageError
-from hotspare.model.types import FieldType, Schema
+from hotspare.model.types import TIME_TYPES, FieldType, Schema
 
-_TIMES = (FieldType.DATE, FieldType.STAMP)
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
 _DIGITS_MAX = 40
 """A number with more digits before its point is no time, and stays as it is."""
@@ -72,7 +71,7 @@ class TimeTexts:
         """Returns the places and types of the fields whose texts may change."""
         if schema is None or self.is_canonical:
             return []
-        wanted = _TIMES if self.date_format else (FieldType.STAMP,)
+        wanted = TIME_TYPES if self.date_format else (FieldType.STAMP,)
         return [(place, field.type) for place, field in enumerate(schema.fields) if field.type in wanted]
 
     def canonical(self, texts: Sequence[str | None], type_: FieldType) -> list[str | None]:

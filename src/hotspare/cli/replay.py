@@ -38,7 +38,9 @@ TimeOption = Annotated[
     ),
 ]
 HeaderOption = Annotated[int | None, typer.Option(min=0, help="Rows to leave out of each --in; by default as the connector says.")]
-UntilOption = Annotated[RunUntil, typer.Option(help="Where time stops: when nothing waits for it any more, or at the last row.")]
+UntilOption = Annotated[
+    RunUntil, typer.Option(help="How far time runs after the last row: until every limit of a pattern ended, or no further.")
+]
 ConfOption = Annotated[
     list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="For --runner partitioned: a setting of Spark.")
 ]
@@ -68,9 +70,9 @@ def command(
 ) -> None:
     """Run a project over files to their end. Nothing waits for a clock; equal files give equal outputs.
 
-    Several files are merged by time: by the fields of --time, else by those that the project names. Rows of one time are taken
-    by the names of their source windows, and rows without a time before all others. At the end of the input time runs on
-    until nothing waits for it.
+    Several files are merged by time: by the fields of --time, else by those that the project names. Rows of equal time are ordered
+    by the names of their source windows. Rows without a time come first. At the end of the input time runs on until every limit of
+    a pattern ended.
     """
     from hotspare.adapters.files.output_rows import FileStyle, OutputRows
     from hotspare.cli.replaying.plan import ReplayRequest, prepare

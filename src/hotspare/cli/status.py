@@ -26,7 +26,7 @@ def command(
 ) -> None:
     """Show what is wrong, and what every engine of every group is doing.
 
-    Exit status 1 where a group has no active engine, or there is no group.
+    Exit status 1 if a group has no active engine, or there are no groups.
     """
     import shutil
     import time
@@ -65,8 +65,8 @@ def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> G
 
 
 def known_groups(service: Coordination, group: str) -> list[str]:
-    """The group, or, of a project that is divided, the groups of all its shards; by its name, or by that of its project where only
-    one prefix has it. UsageError where there is none, or several."""
+    """Returns the group of this name, or the groups of all shards if the project is divided. The name may be that of the project if
+    only one prefix has it. UsageError if no group has the name, or several have it."""
     from hotspare.bus.naming import own_partition, whole_group
     from hotspare.errors import UsageError
 
@@ -82,7 +82,7 @@ def known_groups(service: Coordination, group: str) -> list[str]:
 
 
 def known_group(service: Coordination, group: str) -> str:
-    """Likewise, of a project that is not divided, or the group of one shard."""
+    """Returns the one group of this name, as `known_groups` finds it. UsageError also if the project is divided."""
     from hotspare.errors import UsageError
 
     found = known_groups(service, group)
@@ -92,6 +92,7 @@ def known_group(service: Coordination, group: str) -> str:
 
 
 def _show(document: Document) -> None:
+    from hotspare.cli.looking.screen import NO_SNAPSHOT, switchover_asked
     from hotspare.cli.shared.display import print_table
 
     for line in shard_lines(document):
@@ -101,8 +102,8 @@ def _show(document: Document) -> None:
     for group in document["groups"]:
         active = group["active"] or "nobody"
         typer.echo(f"group {group['group']}: epoch {group['epoch']}, active {active}{_lease(group)}")
-        if group["switchover_asked"] is not None:
-            typer.echo(f"a switch-over to {group['switchover_asked'] or 'any spare'} is asked for")
+        for line in switchover_asked(group):
+            typer.echo(line)
         print_table(
             "Engines",
             ("engine", "role", "since", "epoch", "process", "address", "running", "lag", "held", "held_bytes", "skew_ms", "note"),
@@ -133,7 +134,7 @@ def _show(document: Document) -> None:
         if snapshots:
             print_table("Snapshots", ("name", "engine", "status", "bytes_total", "written"), snapshots)
         elif not group["store_failure"]:
-            typer.echo("no snapshot is here; --store URL says where else they are kept")
+            typer.echo(NO_SNAPSHOT)
 
 
 def memory_lines(group: Document) -> list[str]:
@@ -148,9 +149,10 @@ def memory_lines(group: Document) -> list[str]:
 
 def store_lines(group: Document) -> list[str]:
     """What is wrong with the store, as this command finds it, and as engines did when they wrote last."""
-    lines = [] if group["store_failure"] is None else [f"the store of snapshots does not answer: {group['store_failure']}"]
-    failed = [(e["engine"], e["snapshot_failure"]) for e in group["engines"] if e["snapshot_failure"] and e["role"] is not None]
-    lines += [f"{engine} goes on without a new snapshot: {why}" for engine, why in failed]
+    from hotspare.cli.looking.screen import snapshot_failed, store_failed
+
+    lines = [] if group["store_failure"] is None else [store_failed(group)]
+    lines += [snapshot_failed(e) for e in group["engines"] if e["snapshot_failure"] and e["role"] is not None]
     return lines + [f"{engine['engine']}: {why}" for engine in group["engines"] for why in engine["snapshots_refused"]]
 
 

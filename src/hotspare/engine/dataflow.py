@@ -109,12 +109,12 @@ class Dataflow:
             self._until[i] = until
             return self._sent(i, Applied(inputs[0])) if topic is not None and inputs[0] is not None else None
         comes = self._has_more[i] or inputs.count(None) < len(inputs)
-        beats = self._beats(self._given[i], until)
-        has_time = node.operator.clock is Clock.TICKS or (node.operator.clock is Clock.EVENT_TIME and beats.has_end)
-        if not comes and (until == self._given[i] or not has_time):
+        clock, ends = node.operator.clock, self._given[i] <= self._timeline.end_rank < until
+        if not comes and (until == self._given[i] or not (clock is Clock.TICKS or (ends and clock is Clock.EVENT_TIME))):
             self._given[i] = self._until[i] = until
             return None
         given = [nothing if chunk is None else chunk for chunk, nothing in zip(inputs, node.nothing, strict=True)]
+        beats = self._beats(self._given[i], until)
         try:
             applied = node.operator.apply(self._state.pages[node.page], given, beats, self._state.strings)
         except Exception as error:

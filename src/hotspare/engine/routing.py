@@ -15,7 +15,7 @@ import pyarrow as pa
 from hotspare.model.partitioning import partition_fields
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
-from hotspare.model.types import FieldType, Schema
+from hotspare.model.types import TIME_TYPES, FieldType, Schema
 
 _SEED = 0x9747B28C
 _M = np.uint32(0x5BD1E995)
@@ -71,7 +71,7 @@ def routing_by(schema: Schema, field: str, count: int) -> Routing | None:
 
 def canonical(column: pa.Array, type_: FieldType) -> pa.Array:
     """The values' texts, as UTF-8: text as it is; numbers in decimal, dates and stamps as their numbers; null is the empty text."""
-    if type_ in (FieldType.DATE, FieldType.STAMP):
+    if type_ in TIME_TYPES:
         column = column.cast(pa.int64())
     return column.cast(pa.string()).fill_null("").cast(pa.binary())
 

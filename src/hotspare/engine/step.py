@@ -157,8 +157,8 @@ def _check_order(state: State, door: Door) -> dict[PartitionKey, Passed]:
 
 
 def _timeline(plan: Plan, state: State, door: Door) -> Timeline:
-    ends = (door.kind == _END).nonzero()[0]
-    ticks = ((door.kind == _TICK) | (door.kind == _END)).nonzero()[0]
+    is_end = door.kind == _END
+    ends, ticks = is_end.nonzero()[0], (is_end | (door.kind == _TICK)).nonzero()[0]
     beats = np.empty(len(ticks), np.int64)
     if len(ticks):
         last = state.heartbeat_time_us

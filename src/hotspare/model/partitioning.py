@@ -13,7 +13,6 @@ from hotspare.errors import Mistake, ProjectError
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.model.types import FieldType, Schema
-from hotspare.model.windows.contract import Given
 from hotspare.model.windows.registry import type_of
 
 KEY_TYPES = frozenset({FieldType.INT32, FieldType.INT64, FieldType.STRING, FieldType.DATE, FieldType.STAMP})
@@ -72,7 +71,7 @@ def _followed(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple
     found: list[Obstacle] = []
     told: set[WindowId] = set()  # of these and what is behind them nothing more is said
     for window in resolved.windows:
-        given = [Given(resolved.schema(source), role, source.window) for source, role in window.inputs]
+        given = resolved.given(window)
         held = [keys[source] for source, _ in window.inputs]
         reason = hint = ""
         if not window.inputs:

@@ -13,13 +13,12 @@ from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import FIELD_NAME, nearest, repeated
 from hotspare.model.pattern_logic import OPERATORS, Logic, LogicRefused, check_logic, events_in, parse_logic
 from hotspare.model.project import NOWHERE, Expression, Window
-from hotspare.model.types import FieldType, Schema
+from hotspare.model.types import TIME_TYPES, FieldType, Schema
 from hotspare.model.window_rules import check_expression
 
 EVENTS_MAX = 60
 """Limit on events of interest of one pattern."""
 KEY_TYPES = (FieldType.INT64, FieldType.STRING)
-TIME_TYPES = (FieldType.DATE, FieldType.STAMP)
 
 
 class Activity(Enum):
@@ -30,12 +29,12 @@ class Activity(Enum):
 
 
 class AfterMatch(Enum):
-    """What a match leaves of the other open matches of its pattern and partition."""
+    """The fate of other open matches of a pattern and partition when one of them is complete."""
 
     KEEP = "keep"
-    """All of them: each event begins one match at most, so none is found twice."""
+    """They go on: each event begins at most one match, so none is found twice."""
     SKIP_PAST_LAST = "skip past last"
-    """None, and the last event of the match begins none: the next one begins with a later event."""
+    """They end, and the last event of the match begins no other: the next match begins with a later event."""
 
 
 AFTER_MATCH = {each.value: each for each in AfterMatch} | {"skip to next": AfterMatch.KEEP}

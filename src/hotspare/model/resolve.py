@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from hotspare.errors import ProjectError
@@ -15,7 +15,7 @@ from hotspare.model.failover_rules import effective_quality
 from hotspare.model.project import EVERY_SLOT, Project, Window, WindowId
 from hotspare.model.quality import Quality
 from hotspare.model.types import Schema
-from hotspare.model.windows.contract import EntersBy
+from hotspare.model.windows.contract import EntersBy, Given
 from hotspare.model.windows.registry import type_of
 
 
@@ -36,6 +36,11 @@ class ResolvedWindow:
     forwarded: tuple[WindowId, ...] = ()
     asked_by: WindowId | None = None
     idle_us: int = 0
+
+    @property
+    def above(self) -> tuple[WindowId, ...]:
+        """The windows whose outputs come in, by edges or forwarded."""
+        return (*(source for source, _ in self.inputs), *self.forwarded)
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,10 @@ class Resolved:
     def schema(self, window_id: WindowId) -> Schema:
         return self.window(window_id).schema
 
+    def given(self, window: ResolvedWindow) -> list[Given]:
+        """The window's inputs as its type sees them, in the order of their edges."""
+        return [Given(self.schema(source), role, source.window) for source, role in window.inputs]
+
 
 def projects_read(project: Project) -> frozenset[str]:
     """The other projects whose streams its source windows read."""
@@ -90,12 +99,12 @@ def resolved_from(project: Project, analysis: Analysis) -> Resolved:
         own = type_of(analysis.windows[i]).idle_us(analysis.windows[i])
         above = [idle_us[each] for each in (*(source for source, _ in analysis.inputs[i]), *analysis.forwarded.get(i, ()))]
         idle_us[i] = max(above, default=own) if all(above) else 0
-    windows = tuple(replace(_window(project, analysis, i), idle_us=idle_us[i]) for i in analysis.order)
+    windows = tuple(_window(project, analysis, i, idle_us[i]) for i in analysis.order)
     sources = tuple(sorted(w.id for w in windows if not w.inputs))
     return Resolved(project, windows, sources, analysis.streams)
 
 
-def _window(project: Project, analysis: Analysis, window_id: WindowId) -> ResolvedWindow:
+def _window(project: Project, analysis: Analysis, window_id: WindowId, idle_us: int) -> ResolvedWindow:
     window, inputs = analysis.windows[window_id], tuple(analysis.inputs[window_id])
     is_asked = type_of(window).enters_by is EntersBy.ANSWERS
     return ResolvedWindow(
@@ -107,6 +116,7 @@ def _window(project: Project, analysis: Analysis, window_id: WindowId) -> Resolv
         _modules(project, window),
         tuple(analysis.forwarded.get(window_id, ())),
         inputs[0][0] if is_asked else None,
+        idle_us,
     )
 
 

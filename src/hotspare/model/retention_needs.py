@@ -13,7 +13,7 @@ from enum import Enum
 
 from hotspare.model.durations import format_duration
 from hotspare.model.project import WindowId
-from hotspare.model.resolve import Resolved, ResolvedWindow
+from hotspare.model.resolve import Resolved
 from hotspare.model.windows.contract import Memory as Memory
 from hotspare.model.windows.contract import Remembered
 from hotspare.model.windows.registry import type_of
@@ -76,7 +76,7 @@ def retention_needs(resolved: Resolved, keeping: Collection[WindowId]) -> tuple[
     bounded: dict[WindowId, bool] = {}
     needs: list[Need] = []
     for window in resolved.windows:
-        above = _above(window)
+        above = window.above
         own = () if window.inputs else (window.id,)
         sources = tuple(dict.fromkeys((*own, *(source for each in above for source in sources_of[each]))))
         keeps = window.id in keeping
@@ -127,7 +127,7 @@ def state_bound(resolved: Resolved, keeping: Collection[WindowId]) -> StateBound
         unbounded += [need for need in mine if need.memory is not Memory.TIME][:1]
         own = max((need.extent for need in mine if need.memory is Memory.TIME and need.what != _HOLDS), default=0)
         own += sum(need.extent for need in mine if need.what == _HOLDS)
-        spans[window.id] = own + max((spans[each] for each in _above(window)), default=0)
+        spans[window.id] = own + max((spans[each] for each in window.above), default=0)
     by_fields = tuple(need for own in needs.values() for need in own.values() if need.by_field and need.memory is Memory.TIME)
     return StateBound(max(spans.values(), default=0), tuple(unbounded), by_fields)
 
@@ -158,11 +158,6 @@ def check_snapshot_age(source: WindowId, retention_ms: int, age_ms: int) -> Find
         f"the newest snapshot was written {age} ago, and the topic of {source} keeps messages for {kept}: {becomes}",
         f"an engine that is started now catches up; set the topic's retention.ms to {2 * age_ms} or more",
     )
-
-
-def _above(window: ResolvedWindow) -> list[WindowId]:
-    """The windows whose outputs come in, by edges or forwarded."""
-    return [*(source for source, _ in window.inputs), *window.forwarded]
 
 
 def _asks_more(need: Need, retention_ms: int) -> bool:

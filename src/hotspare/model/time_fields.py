@@ -11,34 +11,31 @@ from dataclasses import dataclass
 from hotspare.model.partitioning import carried_keys
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
-from hotspare.model.types import FieldType
-from hotspare.model.windows.contract import Given
+from hotspare.model.types import TIME_TYPES
 from hotspare.model.windows.registry import type_of
-
-_TIMES = (FieldType.DATE, FieldType.STAMP)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeFields:
-    """By source window its time field, and by source window why that is not known though time matters to what is behind it."""
+    """`fields`: the time field of each source window. `unknown`: for source windows without one, why windows after them need it."""
 
     fields: Mapping[WindowId, str]
     unknown: Mapping[WindowId, str]
 
 
 def time_fields(resolved: Resolved) -> TimeFields:
-    """A field that windows in between pass on or rename is followed back to the source."""
-    above = {source: _behind(resolved, source) for source in resolved.sources}
-    asked, unknown = _asked(resolved), _unordered(resolved, above)
+    """Traces the time fields that windows name back to the sources, through windows that pass on or rename them."""
+    behind = {source: _behind(resolved, source) for source in resolved.sources}
+    asked, unknown = _asked(resolved), _unordered(resolved, behind)
     found: dict[WindowId, dict[str, WindowId]] = {source: {} for source in resolved.sources}
-    times = {source: [f.name for f in resolved.schema(source).fields if f.type in _TIMES] for source in resolved.sources}
+    times = {source: [f.name for f in resolved.schema(source).fields if f.type in TIME_TYPES] for source in resolved.sources}
     carried = {
         name: carried_keys(resolved, {source: name for source, names in times.items() if name in names})
         for name in dict.fromkeys(name for names in times.values() for name in names)
     }
     for source, of_time in times.items():
         for window, given, field in asked:
-            if given not in above[source]:
+            if given not in behind[source]:
                 continue
             names = [name for name in of_time if (field == name and given == source) or field in carried[name][given]]
             found[source].update((name, window) for name in names)
@@ -52,31 +49,29 @@ def time_fields(resolved: Resolved) -> TimeFields:
 
 
 def _asked(resolved: Resolved) -> list[tuple[WindowId, WindowId, str]]:
-    """Each window that goes by event time, with an input and the field of it that tells the time."""
+    """Returns each window that goes by event time, with an input and the time field of that."""
     found = []
     for window in resolved.windows:
-        given = [Given(resolved.schema(source), role, source.window) for source, role in window.inputs]
-        times = type_of(window.window).times(window.window, given)
+        times = type_of(window.window).times(window.window, resolved.given(window))
         found += [(window.id, source, times[source.window]) for source, _ in window.inputs if source.window in times]
     return found
 
 
 def _unordered(resolved: Resolved, behind: Mapping[WindowId, frozenset[WindowId]]) -> dict[WindowId, str]:
-    """Sources with others before a window that goes by the order of events, and by no field of time."""
+    """Returns why the order of events matters for sources of a window with several sources and no time fields."""
     found: dict[WindowId, str] = {}
     for window in resolved.windows:
         sources = [source for source in resolved.sources if window.id in behind[source]]
-        given = [Given(resolved.schema(source), role, source.window) for source, role in window.inputs]
         type_ = type_of(window.window)
-        if type_.goes_by_order and len(sources) > 1 and not type_.times(window.window, given):
+        if type_.goes_by_order and len(sources) > 1 and not type_.times(window.window, resolved.given(window)):
             found |= dict.fromkeys(sources, f"window {window.id} goes by the order of events, and names no field of their time")
     return found
 
 
 def _behind(resolved: Resolved, source: WindowId) -> frozenset[WindowId]:
-    """The source, and the windows that its events reach."""
+    """Returns the source and the windows that its events reach."""
     reached = {source}
     for window in resolved.windows:
-        if reached.intersection([*(each for each, _ in window.inputs), *window.forwarded]):
+        if reached.intersection(window.above):
             reached.add(window.id)
     return frozenset(reached)

@@ -31,6 +31,10 @@ class FieldType(Enum):
         return self in (FieldType.INT32_ARRAY, FieldType.INT64_ARRAY, FieldType.DOUBLE_ARRAY)
 
 
+TIME_TYPES = (FieldType.DATE, FieldType.STAMP)
+"""Of the fields that hold a time."""
+
+
 class KeyRole(Enum):
     KEY = "key"
     VALUE = "value"

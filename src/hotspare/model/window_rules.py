@@ -20,11 +20,10 @@ from hotspare.model.names import (
     unprintable,
 )
 from hotspare.model.project import Expression, IndexType, Initialization, Retention, RetentionKind, Window
-from hotspare.model.types import FIELDS_MAX, Field, FieldType, Schema
+from hotspare.model.types import FIELDS_MAX, TIME_TYPES, Field, Schema
 
 RETENTION_COUNT_MAX = 1_000_000_000
 _WORD, _ASSIGNED = re.compile(r"[A-Za-z_]\w*"), re.compile(r"([A-Za-z_]\w*)\s*:?=(?!=)")
-_TIME_TYPES = frozenset({FieldType.DATE, FieldType.STAMP})
 
 
 def check_schema(window: Window, schema: Schema, found: Mistakes) -> None:
@@ -85,7 +84,7 @@ def check_retention(window: Window, retention: Retention | None, schema: Schema 
             f"window {window.name} has retention by the unknown field {retention.time_field!r}",
             nearest(retention.time_field, schema.names),
         )
-    elif schema.fields[index].type not in _TIME_TYPES:
+    elif schema.fields[index].type not in TIME_TYPES:
         found.add(
             place,
             f"window {window.name} has retention by the field {retention.time_field}, which is {schema.fields[index].type.value}",

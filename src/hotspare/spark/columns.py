@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from hotspare.engine.rows.batch import ARROW_TYPE
 from hotspare.errors import UsageError
 from hotspare.model.names import nearest
-from hotspare.model.types import Field, FieldType, Schema
+from hotspare.model.types import TIME_TYPES, Field, FieldType, Schema
 
 SPARK_TYPE: Mapping[FieldType, str] = {
     FieldType.INT32: "int",
@@ -117,7 +117,7 @@ def to_spark(column: pa.Array, type_: FieldType) -> pa.Array:
     """A column of outputs as Spark takes it for SPARK_TYPE."""
     if type_ is FieldType.DATE:
         column = column.cast(pa.timestamp("us"), safe=False)
-    if type_ in (FieldType.DATE, FieldType.STAMP):
+    if type_ in TIME_TYPES:
         return pc.assume_timezone(column, "UTC")
     return column
 

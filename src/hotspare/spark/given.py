@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from hotspare.errors import UsageError
-from hotspare.model.types import FieldType, Schema
+from hotspare.model.types import TIME_TYPES, FieldType, Schema
 from hotspare.spark.columns import TIMES, Meta, check_column, found_column
 from hotspare.spark.in_task import FLAGS, OPCODE, field_column
 
@@ -142,7 +142,7 @@ class GivenTable:
         for place, field in enumerate(self.schema.fields):
             name = found_column(self.window, field.name, self.types)
             column = self.named(name)
-            if field.type in (FieldType.DATE, FieldType.STAMP):
+            if field.type in TIME_TYPES:
                 column = _micros(column, self.types[name])
             elif field.type in _CAST:
                 column = column.cast(_CAST[field.type])

@@ -47,7 +47,7 @@ def apply(
     properties: Mapping[str, str] | None = None,
     until: RunUntil = RunUntil.END,
 ) -> dict[str, DataFrame]:
-    """The outputs of a project over tables, by window: what `hotspare replay` gives over the same rows in the same order.
+    """Returns the outputs of a project over tables, by window: those of `hotspare replay` over the same rows in the same order.
 
     `project` is a loaded one, a file, or the text of one (YAML or ESP XML); `properties` are as `--set` has them. `tables` are by
     source window, `query/window`; windows without one get no rows. A table has a column for each field of its window; others are

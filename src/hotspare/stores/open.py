@@ -117,10 +117,17 @@ def _object_store(url: str, access: Access, settings: StoreSettings) -> Store:
 
 def default_store_url(bus_url: str) -> str:
     """Where snapshots are kept if nothing was said: in a folder beside a bus that is a file. UsageError for another bus."""
+    if found := store_beside(bus_url):
+        return found
+    raise UsageError("this bus has no place for snapshots of its own", hint="give --store URL")
+
+
+def store_beside(bus_url: str) -> str:
+    """Returns the URL of the store that belongs to a bus; "" if it has none."""
     scheme, separator, rest = bus_url.partition("://")
     if separator and scheme == "memory" and rest:
         return bus_url
     path = rest.partition("?")[0].removeprefix("/")
     if separator and scheme == "sqlite" and path:
         return Path(path + FOLDER_SUFFIX).absolute().as_uri()
-    raise UsageError("this bus has no place for snapshots of its own", hint="give --store URL")
+    return ""

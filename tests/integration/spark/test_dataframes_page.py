@@ -50,7 +50,7 @@ print("found", apply(PROJECT, {"q/s": rows}, order_by="id")["q/s"].select("id").
 
 
 def test_a_script_runs_whatever_python3_is(tmp_path: Path) -> None:
-    """As `.venv/bin/python script.py` does, without the environment's folder on PATH: workers run what the driver runs."""
+    """Workers run the driver's interpreter if a script is run as `.venv/bin/python script.py`, without the environment on PATH."""
     other = tmp_path / "python3"
     other.write_text("#!/bin/sh\necho an interpreter without hotspare >&2\nexit 1\n")
     other.chmod(0o755)

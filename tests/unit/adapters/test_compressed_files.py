@@ -83,7 +83,7 @@ def test_a_publisher_goes_on_behind_its_last_row(
 
 
 def test_frames_that_are_skipped_stand_anywhere_in_zstd(tmp_path: Path) -> None:
-    """As programs write them that compress in several threads."""
+    """Programs that compress in several threads write such frames."""
     path, bus, skipped = tmp_path / "in.csv.zst", new_bus(), b"\x50\x2a\x4d\x18\x04\0\0\0size"
     path.write_bytes(skipped + zstd(TEXT[:50]) + skipped + zstd(TEXT[50:]) + skipped)
     publish(bus, path)

@@ -213,7 +213,7 @@ def test_as_many_objects_as_messages_are_not_one_each() -> None:
 
 
 def nested(depth: int, open_: str = "[", close: str = "]") -> bytes:
-    """An event in whose unknown member so many brackets stand in each other."""
+    """Returns an event with `depth` nested brackets in an unknown member."""
     return f'{{"id":1,"z":{open_ * depth}{"0" if open_ != "[" else ""}{close * depth}}}'.encode()
 
 
@@ -416,7 +416,7 @@ def test_numbers_are_read_as_in_csv() -> None:
     ],
 )
 def test_what_is_no_event_harms_no_other_of_its_message(message: bytes, expected: list[int | str]) -> None:
-    """In whatever layout, as in a file (`tests/unit/adapters/test_one_reading.py`)."""
+    """The layout does not matter, as in files (`tests/unit/adapters/test_one_reading.py`)."""
     events, bad = decoded([message])
     found = {index: values[0] for _, index, _, _, values in events} | {index: reason for _, index, reason in bad}
     assert [found[index] for index in sorted(found)] == expected

@@ -1,4 +1,4 @@
-"""By which field files of each source are merged: what windows say of their inputs, followed back to the sources."""
+"""The fields by which files are merged: those that windows name of their inputs, traced back to the sources."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ CUTS = ((0, 1, 2, 3, 4, 5, 6, 7, 8, 9), (0, 2, 4, 6, 8, 9), (0, 1, 3, 9))
 
 
 class Outcome(Enum):
-    """The outcomes that a program may have, beside that all batches give the same."""
+    """The outcomes that a program may have, apart from equal results in all batches."""
 
     REFUSED = "refused"
     """When it is loaded."""
@@ -71,7 +71,7 @@ def _function(text: str) -> ColumnFunction:
 
 
 def _results(function: ColumnFunction, cut: tuple[int, ...]) -> list[str]:
-    """What became of each row: its fields, or why it is bad."""
+    """Returns the outcome of each row: its fields, or why it is bad."""
     found: list[str] = []
     for begin, end in pairwise(cut):
         piece = {name: column.slice(begin, end - begin) for name, column in COLUMNS.items()}

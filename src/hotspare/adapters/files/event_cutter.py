@@ -1,7 +1,7 @@
 """Cuts the bytes of a JSON or XML file into events, however they arrive (SPEC I5).
 
-JSON is cut as `engine.codec.json.cutting` says. XML: every element `<event>`; what stands around them, such as `<events>` and
-`<transaction>`, is passed over. The same bytes give the same events, so a publisher that was killed goes on behind any of them.
+JSON is cut as `engine.codec.json.cutting` says. XML: every element `<event>`; elements around them, such as `<events>` and
+`<transaction>`, are passed over. The same bytes give the same events, so a publisher that was killed goes on behind any of them.
 """
 
 from __future__ import annotations

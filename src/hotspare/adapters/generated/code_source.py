@@ -134,5 +134,5 @@ def _column(value: Any) -> bytes:
 
 
 def _encoded(text: str) -> bytes:
-    """The bytes of a text. One with half a surrogate pair is no UTF-8, so its row becomes a bad event."""
+    """Returns the bytes of a text. With half a surrogate pair they are not UTF-8, so the row becomes a bad event."""
     return text.encode(errors="surrogatepass")

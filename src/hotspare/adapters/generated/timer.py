@@ -18,14 +18,13 @@ from hotspare.engine.codec.csv.grammar import quoted
 from hotspare.engine.rows.values import DateFormat, parse
 from hotspare.errors import UsageError
 from hotspare.model.durations import UNIT_US
-from hotspare.model.types import FieldType, Schema
+from hotspare.model.types import TIME_TYPES, FieldType, Schema
 
 FORMAT_DEFAULT = "%Y-%m-%d %H:%M:%S"
 MONTHS = {"month": 1, "year": 12}
 """Units whose length the calendar says."""
 UNITS = {**UNIT_US, "week": 7 * UNIT_US["day"]}
 _ID_TYPES = (FieldType.INT32, FieldType.INT64, FieldType.STRING)
-_TIME_TYPES = (FieldType.DATE, FieldType.STAMP)
 _PER_SECOND = {FieldType.DATE: 1_000_000, FieldType.STAMP: 1}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -58,7 +57,7 @@ class TimerOptions:
             )
 
 
-_FORMS = (_ID_TYPES, _TIME_TYPES, (FieldType.STRING,))
+_FORMS = (_ID_TYPES, TIME_TYPES, (FieldType.STRING,))
 
 
 def base_time_us(text: str, time_format: str) -> int:

@@ -18,12 +18,13 @@ from typing import Any
 from hotspare.bus.naming import whole_group
 from hotspare.cli.shared.group_report import Document
 
+NO_SNAPSHOT = "no snapshot is here; --store URL says where else they are kept"
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def screen(document: Document, now_us: int, columns: int) -> Iterator[str]:
-    """The lines for all groups of a report, of shards for those with trouble. A text that is longer than the screen goes on below,
-    indented."""
+    """Yields the lines for all groups of a report, but for shards without trouble. A text that is longer than the screen goes on in
+    the next line, indented."""
     for group in document["groups"]:
         troubles = list(_troubles(group))
         if whole_group(group["group"]) != group["group"] and not troubles:
@@ -41,6 +42,20 @@ def has_active(group: Document) -> bool:
     return bool(group["active"]) and (group["lease_left_ms"] is None or group["lease_left_ms"] > 0)
 
 
+def store_failed(group: Document) -> str:
+    return f"the store of snapshots does not answer: {group['store_failure']}"
+
+
+def snapshot_failed(engine: Document) -> str:
+    return f"{engine['engine']} goes on without a new snapshot: {engine['snapshot_failure']}"
+
+
+def switchover_asked(group: Document) -> list[str]:
+    """Returns a line about the pending request for a switch-over, if there is one."""
+    to = group["switchover_asked"]
+    return [] if to is None else [f"a switch-over to {to or 'any spare'} is asked for"]
+
+
 def _troubles(group: Document) -> Iterator[str]:
     if not group["active"]:
         yield "no engine is active"
@@ -50,7 +65,7 @@ def _troubles(group: Document) -> Iterator[str]:
     if len(living) == 1 and has_active(group):
         yield "there is no spare"
     if group["store_failure"] is not None:
-        yield f"the store of snapshots does not answer: {group['store_failure']}"
+        yield store_failed(group)
     for engine in group["engines"]:
         if engine["ended_because"]:
             yield f"{engine['engine']} ended: {engine['ended_because']}"
@@ -67,7 +82,7 @@ def _troubles_of(engine: Document) -> Iterator[str]:
     for stream, why in engine["oversized"].items():
         yield f"{name}: stream {stream} waits: {why}"
     if engine["snapshot_failure"]:
-        yield f"{name} goes on without a new snapshot: {engine['snapshot_failure']}"
+        yield snapshot_failed(engine)
     for why in engine["snapshots_refused"]:
         yield f"{name}: {why}"
     for each in engine["connectors"]:
@@ -88,7 +103,7 @@ def _engines(group: Document, now_us: int) -> Iterator[str]:
 
 
 def _row(engine: Document, now_us: int) -> tuple[str, str, str, str]:
-    """Name, role, lag, and for how long. Of an engine that gives no sign of life the lag is no matter."""
+    """Returns name, role, lag, and how long the role lasts; no lag if the engine gives no sign of life."""
     if engine["role"] is None:
         return engine["engine"], "gone", "", f"for {_span(_ago(engine['heard_us'], now_us))}, was {engine['last_role']}"
     lags = [position["lag"] for position in engine["positions"] if position["lag"] is not None]
@@ -99,13 +114,12 @@ def _row(engine: Document, now_us: int) -> tuple[str, str, str, str]:
 
 
 def _remarks(group: Document) -> Iterator[str]:
-    if group["switchover_asked"] is not None:
-        yield f"a switch-over to {group['switchover_asked'] or 'any spare'} is asked for"
+    yield from switchover_asked(group)
     newest: dict[str, Any] | None = group["newest_snapshot"]
     if newest is not None:
         yield f"newest snapshot {_span(newest['age_ms'] // 1000)} old, by {newest['engine']}"
     elif not group["store_failure"]:
-        yield "no snapshot is here; --store URL says where else they are kept"
+        yield NO_SNAPSHOT
 
 
 def _ago(time_us: int, now_us: int) -> int:
@@ -113,5 +127,5 @@ def _ago(time_us: int, now_us: int) -> int:
 
 
 def _span(seconds: int) -> str:
-    """A span in one unit: `4 min`."""
+    """Returns a span in one unit: `4 min`."""
     return next((f"{seconds // size} {unit}" for size, unit in _UNITS if seconds >= size), f"{seconds} s")

@@ -24,7 +24,7 @@ from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.publishing import publishing
 from hotspare.model.resolve import Resolved, resolve
 from hotspare.model.time_fields import time_fields
-from hotspare.model.types import FieldType
+from hotspare.model.types import TIME_TYPES
 from hotspare.places import file_at
 
 _PARQUET, _MAGIC = ".parquet", b"PAR1"
@@ -162,13 +162,10 @@ def _merged_by_time(request: ReplayRequest, resolved: Resolved, files: list[Repl
                 detail=why,
                 hint=f"say by which field: --time {source}=FIELD",
             )
-    named = [str(resolved.sources[file.topic]) for file in files]
-    untimed = []
-    if fields:
-        of_time = (FieldType.DATE, FieldType.STAMP)
-        has_time = [any(field.type in of_time for field in file.schema.fields) for file in files]
-        untimed = [name for name, has in zip(named, has_time, strict=True) if has and name not in fields]
-    return [dataclasses.replace(file, time_field=fields.get(name, "")) for file, name in zip(files, named, strict=True)], untimed
+    named = [(str(resolved.sources[file.topic]), file) for file in files]
+    of_time = [name for name, file in named if any(field.type in TIME_TYPES for field in file.schema.fields)]
+    untimed = [name for name in of_time if name not in fields] if fields else []
+    return [dataclasses.replace(file, time_field=fields.get(name, "")) for name, file in named], untimed
 
 
 def _check_distinct(request: ReplayRequest, files: list[ReplayFile]) -> None:

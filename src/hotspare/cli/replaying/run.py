@@ -46,9 +46,9 @@ _MEMORY_BYTES_MAX = 256 << 20
 
 @dataclass(frozen=True)
 class Replay:
-    """What is run: `outputs` and `bad` say into which files, `messages_max` bounds a batch. `warnings` are the project's,
-    `untimed` the sources whose rows come before those of all others, though they have fields of time. `told` gets sentences about
-    what went wrong on the way."""
+    """A project, its input files, and the files for `outputs` by window and for `bad` events. `messages_max` bounds a batch.
+    `warnings` are the project's. `untimed` are sources with fields of time whose rows come first, because no field was named.
+    `told` gets sentences about troubles during the run."""
 
     plan: Plan
     files: Sequence[ReplayFile]
@@ -226,8 +226,8 @@ def recorded(replay: Replay, progress: RecordingProgress, places: FilePlaces | N
 def _fill(
     replay: Replay, path: Path, progress: RecordingProgress, places: FilePlaces
 ) -> tuple[tuple[SourceTopic, ...], dict[int, int], pa.RecordBatch | None]:
-    """Append the recorded messages with their times; the topics, the end offset of each by its index, and the end of the
-    input, which stands in no topic."""
+    """Appends the recorded messages with their times. Returns the topics, the end offset of each by its index, and the end of the
+    input, which no topic holds."""
     now_us, end = 0, None
     bus = SqliteBus(path, clock=lambda: now_us)
     sources = replay.plan.resolved.sources

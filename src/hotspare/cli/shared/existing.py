@@ -60,12 +60,8 @@ def existing_snapshots(stack: ExitStack, url: str, bus_url: str, coordination: C
     from functools import partial
 
     from hotspare.ha.effects.upgrading import place_of
+    from hotspare.stores.open import store_beside
     from hotspare.stores.placed import PlacedStore
 
-    try:
-        store = existing_store(stack, url, bus_url)
-    except UsageError:
-        if url:
-            raise
-        store = None
+    store = existing_store(stack, url, bus_url) if url or store_beside(bus_url) else None
     return None if store is None else PlacedStore(store, partial(place_of, coordination))

@@ -9,12 +9,13 @@ from hotspare.cli.shared.group_report import SILENT_MS_MAX
 from hotspare.cli.status import known_group, known_groups
 from hotspare.coordination.contract import Member
 from hotspare.errors import UsageError
+from hotspare.ha.rules.membership import present
 from hotspare.host.orders import EngineOrder, give
 
 
 def ordered(group: str, engine: str, order: EngineOrder, bus: str, coordination: str) -> list[Member]:
-    """The records of the engines that were told; with engine "" of all that gave word lately, of each shard the active one last.
-    UsageError where there is no such group, or engine in it."""
+    """Returns the records of the engines that got the order: with engine "" all that gave word lately, the active one of each shard
+    last. UsageError if the group, or the engine in it, does not exist."""
     if not (bus or coordination):
         raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
     with ExitStack() as stack:
@@ -26,8 +27,6 @@ def ordered(group: str, engine: str, order: EngineOrder, bus: str, coordination:
         told = []
         for name in known_groups(service, group):
             holder = service.leader(name).holder
-            members = service.members(name)
-            newest_ms = max((member.seen_ms for member in members), default=0)
-            living = {member.engine for member in members if newest_ms - member.seen_ms < SILENT_MS_MAX}
-            told += [give(service, name, each, order) for each in sorted(living, key=lambda each: (each == holder, each))]
+            engines = [member.engine for member in present(service.members(name), SILENT_MS_MAX)]
+            told += [give(service, name, each, order) for each in sorted(engines, key=lambda each: (each == holder, each))]
         return told

@@ -156,7 +156,7 @@ class MadeEvents:
 
 
 class Calls(Enum):
-    """What functions of a program are called with."""
+    """The arguments of a program's functions."""
 
     WITH_EVENTS = "events"
     WITH_COLUMNS = "columns"
@@ -164,11 +164,11 @@ class Calls(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramText:
-    """What a program is compiled from. `name` of the window; `modules` are loaded before its own code, in order, each under its
-    name, but for snippets, which are called by theirs. `owner`: what people call it.
+    """The source of a program. `name` of the window; `modules` are loaded before its own code, in order, each under its name; a
+    snippet is called by its name instead. `owner` is the name for messages.
 
     `empties_count`: an empty table that the code returns is an event, not an empty list. `settings`: what the function `init` is
-    given, if the code defines one; None where code is packaged otherwise. `calls`: what its functions are called with.
+    given, if the code defines one; None where code is packaged otherwise. `calls`: the arguments of its functions.
     """
 
     name: str

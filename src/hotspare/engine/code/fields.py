@@ -25,10 +25,9 @@ import pyarrow as pa
 from hotspare.engine.rows.bad_reasons import BadReason
 from hotspare.engine.rows.batch import ARROW_TYPE
 from hotspare.engine.rows.values import parse
-from hotspare.model.types import FieldType
+from hotspare.model.types import TIME_TYPES, FieldType
 
 _WHOLE = {FieldType.INT32: 31, FieldType.INT64: 63, FieldType.DATE: 63, FieldType.STAMP: 63}
-_TIMES = (FieldType.DATE, FieldType.STAMP)
 _ELEMENTS = {
     FieldType.INT32_ARRAY: FieldType.INT32,
     FieldType.INT64_ARRAY: FieldType.INT64,
@@ -51,7 +50,7 @@ class Unfit(Exception):
 
 def plain_values(column: pa.Array, type_: FieldType) -> list[Any]:
     """What code sees of a column of `ARROW_TYPE[type_]`: None for null."""
-    if type_ in _TIMES:
+    if type_ in TIME_TYPES:
         column = column.cast(pa.int64())
     elif type_ is FieldType.MONEY:
         column = column.cast(pa.float64())
@@ -76,7 +75,7 @@ class ColumnBuilder:
 
     def array(self) -> pa.Array:
         """All of them, of `ARROW_TYPE`."""
-        if self._type in _TIMES:
+        if self._type in TIME_TYPES:
             return pa.array(self._values, pa.int64()).cast(ARROW_TYPE[self._type])
         return pa.array(self._values, ARROW_TYPE[self._type])
 
@@ -104,7 +103,7 @@ class ColumnBuilder:
         found, unfit = parse(pa.array([text], pa.string()), self._type)
         if len(unfit):
             raise Unfit(f"the text {text[:100]!r} is no value of a field of type {self._type.value}")
-        return (found.cast(pa.int64()) if self._type in _TIMES else found)[0].as_py()
+        return (found.cast(pa.int64()) if self._type in TIME_TYPES else found)[0].as_py()
 
 
 def _whole(value: float, type_: FieldType) -> int:

@@ -26,7 +26,7 @@ from hotspare.engine.rows.batch import ARROW_TYPE
 from hotspare.engine.rows.elementwise import comes_of_rows
 from hotspare.engine.rows.letters import flag_letters, opcode_letters
 from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, BadRows
-from hotspare.model.types import FieldType, Schema
+from hotspare.model.types import TIME_TYPES, FieldType, Schema
 
 MAGIC = b"Obj\x01"
 _CODECS = ("null",)
@@ -280,7 +280,7 @@ def _wrong(value: Any, name: str, type_: FieldType) -> _Refused:
 
 def _whole(type_: FieldType, bits: int) -> Callable[[Any, str], Any]:
     def take(value: Any, name: str) -> Any:
-        if isinstance(value, datetime.datetime) and type_ in (FieldType.DATE, FieldType.STAMP):
+        if isinstance(value, datetime.datetime) and type_ in TIME_TYPES:
             whole = (value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)) - _EPOCH
             return whole // (_MICROSECOND if type_ is FieldType.STAMP else datetime.timedelta(seconds=1))
         if value is not None and (type(value) is not int or not -(1 << bits - 1) <= value < 1 << bits - 1):

@@ -138,9 +138,9 @@ class Head:
         return pa.concat_batches(self(raw))
 
     def of_events(self, places: pa.RecordBatch, events: Mapping[int, DecodedRows], unread: Mapping[int, BadRows]) -> pa.RecordBatch:
-        """Events that nobody has to decode, by topic, as if each were a message. `places`: the columns of `RAW_SCHEMA` but for
-        value, a row for each event and tick; `format` matters for ticks alone. `message` of events and of rows that are none is a
-        row there."""
+        """Returns decoded rows of events that come as columns, by topic, each like a message of its own. `places`: the columns of
+        `RAW_SCHEMA` without value, a row for each event and tick; `format` matters for ticks only. `message` of events and of bad
+        rows is a row there."""
         pieces = _ticks(places)
         for topic, rows in events.items():
             head = self.topics[topic]

@@ -4,13 +4,13 @@
     heartbeats ─────────────────────────────────────────────────┘
 
 Each event is shown to the open matches that wait for it, in the order in which they came to where they are, pattern by pattern;
-then it may begin a match. A match that is complete is put out, with the newest event of each name, and is open no longer.
+then it may begin a match. A complete match is emitted, with the newest event of each name, and is closed.
 
 System time passes at heartbeats: limits that are over end there, in the order of (deadline, when the match came to where it is). An
 event that comes between a deadline and the next heartbeat is too late for that match. Event time is the newest time of all events
 of the window, and passes with each event: what is due ends before the event is taken; what is due at once, as that of a late event,
-behind it. Where the sources have `idle`, event time goes on at heartbeats, too, that long after the newest event of the window was
-appended: limits end, and the next event brings the time again. Where the input ends, so do all limits, in the same order.
+behind it. If all sources have `idle`, event time also advances at heartbeats, once the newest event of the window was appended that
+long ago; the next event sets it again. At the end of the input all limits end, in the same order.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hotspare.engine.operators.contract import SHARD_BITS, Applied, Clock, Input
 from hotspare.engine.operators.generated_keys import KeyMaker
 from hotspare.engine.operators.keyed import bad_events
 from hotspare.engine.patterns.calls import MATCHES, PatternCalls
-from hotspare.engine.patterns.columns import EventColumns, OrderedEvents, mirrored
+from hotspare.engine.patterns.columns import NO_BEATS, EventColumns, OrderedEvents, mirrored
 from hotspare.engine.patterns.program import Asked, compile_patterns
 from hotspare.engine.rows.changelog import DISTINCT
 from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
@@ -53,7 +53,6 @@ way."""
 _CAME = 2
 """Of `KEPT`: when the newest event was appended."""
 _POLICY = Policy(UNTIL, 0, 1, 1, 1, 1)
-_NO_BEATS = np.empty((0, 2), np.int64)
 _ASKED_MAX = 1 << 16
 """So many open matches are asked at a time whether an event is for them."""
 
@@ -119,7 +118,7 @@ class PatternOperator(Operator):
         if not self._plan.conditions:
             return Applied(Chunk.empty(len(self.schema)))
         if pending.taking is None:
-            taking, pending.bad = self._columns.take(inputs, timeline, _NO_BEATS, strings)
+            taking, pending.bad = self._columns.take(inputs, timeline, strings)
             taking.events = taking.events._replace(beats=self._beats(page, taking.events, timeline))
             pending.taking = taking
             self._bring(matches, taking.events)
@@ -141,7 +140,7 @@ class PatternOperator(Operator):
 
     def _beats(self, page: Page, events: k.PatternEvents, timeline: Timeline) -> Int64s:
         """Rank and time of what ends limits: heartbeats, and the end of the input, which ends all of them."""
-        rank = timeline.heartbeat_rank if self.clock is Clock.TICKS else _NO_BEATS[:, 0]
+        rank = timeline.heartbeat_rank if self.clock is Clock.TICKS else NO_BEATS[:, 0]
         beats = np.column_stack((rank, timeline.time_us[rank]))
         if self._idle_us:
             beats = self._idle_beats(cast(Counters, page.parts[KEPT]).values, events, beats, timeline)

@@ -32,6 +32,7 @@ from hotspare.model.events import Opcode
 from hotspare.model.types import FieldType, Schema
 
 _DATE_UNIT_US = 1_000_000
+NO_BEATS: Int64s = np.empty((0, 2), np.int64)
 TIME_US_MAX = 2**61
 """73,000 years: later and earlier times count as that."""
 _HIGHEST = np.int64(2**63 - 1)
@@ -78,10 +79,8 @@ class EventColumns:
     def __init__(self, plan: PatternPlan, schemas: Sequence[Schema], times: Mapping[int, tuple[int, FieldType]]) -> None:
         self._plan, self._schemas, self._times = plan, schemas, times
 
-    def take(
-        self, inputs: Sequence[Chunk], timeline: Timeline, beats: Int64s, strings: StringTable
-    ) -> tuple[OrderedEvents, BadEvents]:
-        """The events of a batch, and those that are refused, by rank. `beats`: rank and time of heartbeats that matter."""
+    def take(self, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> tuple[OrderedEvents, BadEvents]:
+        """Returns the events of a batch, without heartbeats, and those that are refused, by rank."""
         parts: list[_Part] = []
         bad = NO_BAD_EVENTS
         for number, chunk in enumerate(inputs):
@@ -89,7 +88,7 @@ class EventColumns:
             parts.append(part)
             bad += refused
         numbers, rows = in_order([part.chunk.rank for part in parts])
-        return OrderedEvents(_in_one(parts, numbers, rows, beats), [part.chunk for part in parts], numbers, rows), bad.by_rank()
+        return OrderedEvents(_in_one(parts, numbers, rows), [part.chunk for part in parts], numbers, rows), bad.by_rank()
 
     def _part(self, number: int, chunk: Chunk, timeline: Timeline, strings: StringTable) -> tuple[_Part, BadEvents]:
         schema, program = self._schemas[number], self._plan.program
@@ -240,19 +239,19 @@ def _kept(part: _Part, rows: Int64s) -> _Part:
     return _Part(part.chunk.taken(rows), part.time[rows], masks, fresh, part.values[rows], part.valid[rows])
 
 
-def _in_one(parts: Sequence[_Part], numbers: Int64s, rows: Int64s, beats: Int64s) -> k.PatternEvents:
+def _in_one(parts: Sequence[_Part], numbers: Int64s, rows: Int64s) -> k.PatternEvents:
     """Events of all inputs in order."""
     filled = [part for part in parts if len(part.chunk)]
     if len(filled) == 1:
         (part,) = filled
-        return k.PatternEvents(part.chunk.rank, part.time, part.masks, part.values, part.valid, part.fresh, beats)
+        return k.PatternEvents(part.chunk.rank, part.time, part.masks, part.values, part.valid, part.fresh, NO_BEATS)
     begins = np.cumsum([0, *(len(part.chunk) for part in parts)])
     at = begins[numbers] + rows
     rank = np.concatenate([part.chunk.rank for part in parts])[at]
     time = np.concatenate([part.time for part in parts])[at]
     masks, fresh = (np.concatenate(each, axis=1) for each in zip(*((part.masks, part.fresh) for part in parts), strict=True))
     values, valid = (np.concatenate(each)[at] for each in zip(*((part.values, part.valid) for part in parts), strict=True))
-    return k.PatternEvents(rank, time, _picked(masks, at), values, valid, _picked(fresh, at), beats)
+    return k.PatternEvents(rank, time, _picked(masks, at), values, valid, _picked(fresh, at), NO_BEATS)
 
 
 def _picked(by_pattern: Int64s, rows: Int64s) -> Int64s:

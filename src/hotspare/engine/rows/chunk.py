@@ -134,12 +134,12 @@ class Positions(NamedTuple):
 
 @dataclass(slots=True)
 class Timeline:
-    """Time within one batch, and how many rows one call of an operator may make beside those that its input rows ask for.
+    """Time within one batch, and how many rows a call of an operator may emit in addition to those that its input rows cause.
 
     time_us         int64[rows of the batch]  system time at each row: running maximum of append times, never falls
     heartbeat_rank  int64[m]                  rows at which a heartbeat falls due, rising; system-time work happens here
-    positions       of each row of the batch; None: nobody knows them
-    end_rank        row at which the input ends, as far as this call comes; NO_END: it goes on
+    positions       of each row of the batch; None if unknown
+    end_rank        row at which the input ends; NO_END if it does not end within this call
     """
 
     time_us: Int64s
@@ -153,7 +153,7 @@ class Timeline:
         return self.end_rank != NO_END
 
     def between(self, since: int, until: int) -> Timeline:
-        """With the heartbeats of ranks from `since` to before `until`, and the end if it is one of these."""
+        """Returns the time of ranks from `since` to before `until`: their heartbeats, and the end if it is among them."""
         beats = self.heartbeat_rank
         end_rank = self.end_rank if since <= self.end_rank < until else NO_END
         return replace(self, heartbeat_rank=beats[slice(*beats.searchsorted((since, until)))], end_rank=end_rank)

@@ -11,7 +11,7 @@ from hotspare.engine.rows.arrays import texts_of
 from hotspare.engine.rows.chunk import UInt8s
 from hotspare.engine.rows.letters import opcode_letters
 from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, clipped
-from hotspare.model.types import FieldType, Schema
+from hotspare.model.types import TIME_TYPES, FieldType, Schema
 
 
 def event_texts(schema: Schema, opcode: UInt8s, columns: Sequence[pa.Array]) -> pa.Array:
@@ -22,7 +22,7 @@ def event_texts(schema: Schema, opcode: UInt8s, columns: Sequence[pa.Array]) -> 
 
 
 def _shown(column: pa.Array, type_: FieldType) -> pa.Array:
-    if type_ in (FieldType.DATE, FieldType.STAMP):
+    if type_ in TIME_TYPES:
         return column.cast(pa.int64()).cast(pa.string())
     if type_ is FieldType.STRING:
         return clipped(column)

@@ -20,7 +20,7 @@ from hotspare.engine.rows.batch import ARROW_TYPE
 from hotspare.engine.rows.elementwise import Rows, cast_blocks, converted, either, filled, true_rows, whole_seconds, with_nulls
 from hotspare.engine.rows.iso_times import iso_times, moved, zone_micros
 from hotspare.errors import UsageError
-from hotspare.model.types import FieldType
+from hotspare.model.types import TIME_TYPES, FieldType
 
 _NO_ROWS: Rows = np.empty(0, np.int64)
 _NUMBER = r"([0-9]+\.?[0-9]*|\.[0-9]+)"
@@ -70,7 +70,7 @@ def parse(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None = Non
         return texts, _NO_ROWS
     if type_ is FieldType.BLOB:
         return _blobs(texts)
-    if type_ in (FieldType.DATE, FieldType.STAMP):
+    if type_ in TIME_TYPES:
         return _times(texts, type_, dateformat)
     return numbers(texts, type_)
 

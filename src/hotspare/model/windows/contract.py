@@ -223,11 +223,11 @@ class WindowType(ABC, Generic[W]):
         return iter(())
 
     def times(self, window: W, given: Sequence[Given]) -> Mapping[str, str]:
-        """By name of an input the field that tells the time of its events, where the window does not go by system time."""
+        """Returns the field with the time of events, by name of the input; nothing if the window goes by system time."""
         return {}
 
     def idle_us(self, window: W) -> int:
-        """Of events that enter here, how long after the newest one event time goes on by itself; 0: it does not."""
+        """Returns how long after the newest event of a source event time goes on by itself; 0 if it does not."""
         return 0
 
     def partition_by(self, window: W) -> str:

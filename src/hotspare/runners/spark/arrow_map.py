@@ -12,17 +12,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.udf import _create_udf
 from pyspark.util import PythonEvalType
 
+from hotspare.runners.spark.settings import PYTHON_SETTING
+
 OnBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What a task does with all batches of its part."""
 
 
 def run_this_python(spark: SparkSession) -> None:
-    """Let Python workers on this machine run the driver's interpreter, unless somebody said which one: `python3` of PATH may be one
-    without hotspare."""
+    """Lets Python workers on this machine run the driver's interpreter, unless a setting names another one: `python3` of PATH may
+    lack hotspare."""
     context = spark.sparkContext
-    is_said = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
-    if context.master.startswith("local[") or context.master == "local":
-        context.pythonExec = context.pythonExec if is_said else sys.executable
+    is_named = "PYSPARK_PYTHON" in os.environ or context.getConf().contains(PYTHON_SETTING)
+    if not is_named and (context.master == "local" or context.master.startswith("local[")):
+        context.pythonExec = sys.executable
 
 
 def map_in_arrow(rows: DataFrame, function: OnBatches, schema: Any) -> DataFrame:

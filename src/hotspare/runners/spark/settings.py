@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+PYTHON_SETTING = "spark.pyspark.python"
 IVY = "ivy"
 """Folder of the scratch folder in which Spark's resolver puts what it fetches."""
 

@@ -95,7 +95,7 @@ def check(syntax: ast.Module, importable: Importable) -> Iterator[Refused]:
 
 
 def check_over_columns(syntax: ast.Module) -> Iterator[Refused]:
-    """Yields what a function over columns may not say beside that: what one row could leave for the next one."""
+    """Yields further mistakes of a function over columns: bindings by which one row could leave something for the next one."""
     for node in filter(makes_a_row_of_each, ast.walk(syntax)):
         for each in ast.walk(node):
             if isinstance(each, ast.NamedExpr):

@@ -1,9 +1,8 @@
-"""Functions of people's code over columns: Arrow arrays in, Arrow arrays out, row by row and without state.
+"""Functions of user code over columns: Arrow arrays in, Arrow arrays out, row by row and without state.
 
-One call works on as many rows as are at hand. What it makes of a row must not depend on the others, since nobody knows how many
-there will be (law Cut); so the code gets columns into which it cannot see (`row_by_row`). Where a call fails, its rows are halved
-until those are found on which it fails alone. A call may not change module variables: what one engine's head keeps no other engine
-has.
+A call gets all rows of a batch. The result of a row must not depend on the others, since batches may be cut anywhere (law Cut); so
+the code gets opaque columns (`row_by_row`). If a call fails, its rows are bisected down to those on which it fails alone. A call
+may not change module variables, because other engines would not have the change.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from hotspare.engine.rows.chunk import UInt8s, all_true
 from hotspare.engine.rows.elementwise import halved, with_nulls
 from hotspare.engine.rows.refusals import NOTHING_REFUSED, Refusals
 from hotspare.model.code import ModuleUse
-from hotspare.model.types import FieldType, Schema
+from hotspare.model.types import TIME_TYPES, FieldType, Schema
 
 _TEXTS = (FieldType.STRING, FieldType.BLOB)
 _UNIFORM = frozenset({bool, int, float, str, bytes})
@@ -198,7 +197,7 @@ def _cast(values: pa.Array, type_: FieldType) -> pa.Array:
     if pa.types.is_floating(values.type) and type_ is not FieldType.DOUBLE:
         values = with_nulls(values, np.flatnonzero(pc.is_nan(values).to_numpy(zero_copy_only=False)))
         values = pc.round(values, 4) if type_ is FieldType.MONEY else pc.trunc(values)
-    if type_ in (FieldType.DATE, FieldType.STAMP) and not pa.types.is_timestamp(values.type):
+    if type_ in TIME_TYPES and not pa.types.is_timestamp(values.type):
         values = values.cast(pa.int64())
     return values.cast(target)
 

@@ -1,4 +1,4 @@
-"""Columns as user code sees them: it cannot see a single row, nor how many there are, so every row becomes the same in any batch.
+"""Columns as user code sees them. It cannot see a single row, nor the number of rows, so a row has the same result in any batch.
 
 | the code does | it gets |
 |---|---|
@@ -27,12 +27,12 @@ CHANGES = "the function changes module variables, which one over columns cannot 
 _HIDDEN = "a function over columns cannot see single rows, nor how many there are"
 _PLAIN = (bool, int, float, str, bytes, type(None))
 _VALUES = (*_PLAIN, Decimal, datetime.date, datetime.time, datetime.timedelta, pa.Scalar)
-"""Types of what the function makes of a row. No object of them can change."""
+"""The immutable types that the result of a row may have."""
 _Result = TypeVar("_Result")
 
 
 class Zipped:
-    """Columns that are walked together, each time anew."""
+    """Columns that are iterated together. Each iteration begins at the first row."""
 
     def __init__(self, columns: Sequence[Iterable[Any]]) -> None:
         self._columns = columns
@@ -68,7 +68,7 @@ def values_of(column: SeenColumn) -> pa.Array | list[Any] | Zipped:
 
 
 class RowByRow:
-    """What one instance of a program does with columns."""
+    """The guards for columns of one instance of a program."""
 
     def __init__(self) -> None:
         self._failed: Exception | None = None
@@ -167,7 +167,7 @@ def _argument(value: Any) -> Any:
 
 
 def _fixed_parts(value: Any) -> tuple[Any, ...] | None:
-    """What a value that cannot change holds; None for another one. A column cannot be seen into."""
+    """Returns the parts of an immutable value; None if it is mutable. A column has no visible parts."""
     if type(value) is tuple:
         return value
     is_fixed = isinstance(value, (*_VALUES, SeenColumn, Namespace, pa.DataType)) and not is_own_class(type(value))
@@ -175,7 +175,8 @@ def _fixed_parts(value: Any) -> tuple[Any, ...] | None:
 
 
 def _row_value(value: Any) -> Any:
-    """A value as the field of an event, or a list of values. TypeError for anything else: it could see the rows after its own."""
+    """Returns a value for a field of an event, or a list of such values. Raises TypeError for any other object, because code in it
+    could see later rows."""
     made = plain_value(value)
     if isinstance(made, list | tuple):
         return [_row_value(each) for each in made]

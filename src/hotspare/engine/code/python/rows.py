@@ -19,7 +19,7 @@ from hotspare.engine.code.fields import ColumnBuilder, Unfit, kind_of, plain_val
 from hotspare.engine.code.python.kept import KeptDict, SeenEvent
 from hotspare.engine.code.python.plain_values import plain_value
 from hotspare.engine.rows.batch import ARROW_TYPE
-from hotspare.model.types import FieldType, Schema
+from hotspare.model.types import TIME_TYPES, FieldType, Schema
 
 DICTS = frozenset({dict, KeptDict, SeenEvent, defaultdict, OrderedDict})
 """What counts as an event where code returns it."""
@@ -34,7 +34,6 @@ _FITS = {
     FieldType.BLOB: "type({v}) is bytes",
 }
 """What a field takes as it is."""
-_TIMES = (FieldType.DATE, FieldType.STAMP)
 
 
 def event_rows(schema: Schema, columns: Sequence[pa.Array], count: int) -> list[dict[str, Any]]:
@@ -104,7 +103,7 @@ class MadeColumns:
 
 
 def _array(values: Sequence[Any], type_: FieldType) -> pa.Array:
-    return pa.array(values, pa.int64()).cast(ARROW_TYPE[type_]) if type_ in _TIMES else pa.array(values, ARROW_TYPE[type_])
+    return pa.array(values, pa.int64()).cast(ARROW_TYPE[type_]) if type_ in TIME_TYPES else pa.array(values, ARROW_TYPE[type_])
 
 
 @lru_cache(maxsize=256)

@@ -103,7 +103,7 @@ def _columns(rows: TextLines, places: Rows, first: Rows, found: Quoting, blanks:
 
 
 class _Blanks:
-    """Where blanks stand: around a field they are no part of it. `lines`: all lines of the bytes but blank ones."""
+    """The blanks of a text, which are not part of the field next to them. `lines`: all lines of the bytes but blank ones."""
 
     def __init__(self, lines: TextLines, delimiter: int) -> None:
         self._data = lines.data

@@ -1,15 +1,16 @@
-r"""Where the events of a JSON text end: files, messages of topics and lines are cut by this alone.
+r"""The one rule for where events of a JSON text end, for files, messages of topics and lines.
 
-- Blanks, commas, square brackets and byte order marks stand between events: objects may follow each other, stand one per line, over
-  several lines, in arrays and in arrays of arrays.
+- Blanks, commas, square brackets and byte order marks separate events: objects may follow each other, be one per line, over several
+  lines, in arrays and in arrays of arrays.
 - An event is an object that is not inside another one. A number, a string, true, false or null in its place is a row of its own.
-- Any other text is a row up to the end of its line, with the object before it on that line. So half of a line is not taken.
+- Any other text is a row up to the end of its line, together with the object before it on that line. So no half of a line is an
+  event.
 - An object that cannot be one is a row up to the end of the line where that shows: a string with a line end in it, a bracket that
   closes another one, or an object that begins where no value may.
 
-Rows but objects are bad events. A quote or brace that is missing harms no line but its own, or also the next one where the line
-ends with a colon or a square bracket. Everything is said of bytes: UTF-8 has none of these inside of a character. A row alone is
-cut into itself.
+Rows that are not objects are bad events. A missing quote or brace damages its own line only, or also the next one if the line ends
+with a colon or a square bracket. All places are of bytes, because UTF-8 has none of these within a character. Cutting a row again
+returns the row.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _BEFORE_OBJECT = {b"{": b":", b"[": b",["}
 
 
 class TextEnd(Enum):
-    """What is behind a text."""
+    """Whether more bytes may follow a text."""
 
     OPEN = "more may follow"
     FINAL = "nothing follows"

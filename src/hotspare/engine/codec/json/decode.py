@@ -41,7 +41,7 @@ from hotspare.engine.codec.utf8 import is_utf8
 from hotspare.engine.rows.batch import ARROW_TYPE
 from hotspare.engine.rows.elementwise import Rows, true_rows
 from hotspare.engine.rows.refusals import NO_BAD_ROWS, NOTHING_REFUSED, BadRows, Refusals
-from hotspare.model.types import FieldType, Schema
+from hotspare.model.types import TIME_TYPES, FieldType, Schema
 
 _Bytes = npt.NDArray[np.uint8]
 _Bools = npt.NDArray[np.bool_]
@@ -60,7 +60,6 @@ _PLAIN_ONLY = (b"NaN", b"Inf", b"\x00")
 """What Arrow's parser would take otherwise than a JSON reader does."""
 _MONEY_LIMIT = pa.scalar(Decimal(10**14), pa.decimal128(19, 4))
 """Arrow's parser gives amounts that have more digits than their type allows."""
-_TIMES = (FieldType.DATE, FieldType.STAMP)
 
 
 class _Refused(Exception):
@@ -279,7 +278,7 @@ def _shapes(every: _Messages) -> _Shapes:
 
 
 def _perhaps_deep(text: _Text) -> Rows:
-    """Lines with so many brackets that something in them may be nested deeper than is read."""
+    """Returns the lines with more than DEPTH_MAX opening brackets, which may be nested deeper than the decoder reads."""
     long = np.flatnonzero(text.line_end - text.line_begin > 2 * DEPTH_MAX)  # each bracket has another one that closes it
     if not len(long):
         return long
@@ -358,7 +357,7 @@ def _read_arrays(given: _Messages, schema: Schema, found: _Found) -> Rows:
 
 
 def _perhaps_deep_arrays(text: _Text, events: Rows) -> _Bools:
-    """The same of arrays without others in them, which have so many events: by their braces but those of events."""
+    """Whether each array without inner arrays may be nested too deep, by its braces without those of its `events` events."""
     is_open = text.data == ord("{")
     if np.count_nonzero(is_open) - events.sum() < DEPTH_MAX:
         return np.zeros(len(events), np.bool_)
@@ -419,7 +418,7 @@ def _wanted(schema: Schema, values: pa.Array) -> _Wanted:
             as_text.add(field.name)
             types[field.name] = pa.string()
         else:
-            types[field.name] = pa.int64() if field.type in _TIMES else ARROW_TYPE[field.type]
+            types[field.name] = pa.int64() if field.type in TIME_TYPES else ARROW_TYPE[field.type]
     types |= dict.fromkeys(as_number, pa.float64())
     if EVENT_MEMBER not in schema.index:
         types[EVENT_MEMBER] = pa.struct([])

@@ -76,9 +76,11 @@ def read_flat(texts: Texts, parents: Rows, schema: Schema) -> FlatRows:
 
 
 def _unsure(texts: Texts, verdict: npt.NDArray[np.uint8]) -> Rows:
-    """Of texts that are no JSON, those that may be no row, or several (`json.cutting`): all that have a brace inside, or no one at
-    their end, but those that end within a string, which are rows; those that would be shown with blanks at their end; and those
-    with so many brackets that something else may be wrong with them first."""
+    """Returns the invalid texts that may not be one row each (`json.cutting`), or whose error may be another one.
+
+    A text is one row if it ends within a string, or has one brace at each end and none inside. The others may be several rows. A
+    text with blanks at its end would be shown with them. A text with many brackets may be nested too deep, which shows first.
+    """
     broken = np.flatnonzero(verdict != TokenVerdict.FLAT)
     if not len(broken):
         return broken

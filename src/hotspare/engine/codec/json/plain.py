@@ -193,7 +193,7 @@ def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _parsed(text: str) -> Any:
-    """The value that a text is; or why it is no JSON."""
+    """Returns the value of a text, or the reason why it is not JSON."""
     if is_deep(text):
         return _NoObject(RowReason.FORMAT, f"the text is nested deeper than {DEPTH_MAX}", text)
     try:

@@ -28,13 +28,13 @@ from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, available, cache_folde
 from hotspare.runners.spark.partitioned.environment import EXECUTOR_PYTHON, Shipment, shipment
 from hotspare.runners.spark.partitioned.limits import TASK_FAILURES_MAX, limits_conf
 from hotspare.runners.spark.session import Session, SessionOptions
+from hotspare.runners.spark.settings import PYTHON_SETTING
 from hotspare.scratch import make_scratch
 
 _LOCAL = re.compile(r"local(?:\[(?P<slots>\d+|\*)(?:,\d+)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(?P<executors>\d+)\s*,\s*(?P<cores>\d+)\s*,\s*(?P<mib>\d+)\s*\]")
 _ELSEWHERE = re.compile(r"(?:spark|k8s)://.+|yarn")
 _STANDALONE_SERVER = re.compile(r"spark://(?P<host>[^:,/]+|\[[^\]]+\])(?::(?P<port>\d+))?.*")
-PYTHON_SETTING = "spark.pyspark.python"
 CORES_SETTING = "spark.cores.max"
 _SCALA_VERSION = "2.13"
 """Of PySpark's jars; without it Spark looks for the folder that built them."""
