@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from hotspare.adapters.topics.position import OnLost
@@ -39,6 +39,8 @@ class Others:
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "others"})
         self._producer.init_transactions(TIMEOUT_S)
         self.written: list[int] = []
+        self.offsets = dict.fromkeys(range(3), -1)
+        """The newest row of each partition. A commit returns before its markers are written, so these may not be readable yet."""
         self._number = 0
         self._begun_ms = time.time_ns() // 1_000_000
 
@@ -59,12 +61,18 @@ class Others:
         self._producer.begin_transaction()
         for partition in range(3):
             value = b"i,n,%d,%d" % (self._number, partition)
-            self._producer.produce(OTHERS, value, partition=partition, timestamp=self._begun_ms - 1_000 * self._number)
+            stamp_ms = self._begun_ms - 1_000 * self._number
+            self._producer.produce(OTHERS, value, partition=partition, timestamp=stamp_ms, on_delivery=self._delivered)
             self.written.append(self._number)
             self._number += 1
         for value in values or []:
             self._producer.produce(OTHERS, value, partition=0)
         self._producer.commit_transaction(TIMEOUT_S)
+        assert self._producer.flush(TIMEOUT_S) == 0, "each row is delivered, and reported"
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        assert error is None
+        self.offsets[message.partition()] = message.offset()
 
 
 @pytest.fixture
