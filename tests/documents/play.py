@@ -129,7 +129,8 @@ class PageFolder:
             assert each.process.wait(_STOP_S) == 0, (each.words, each.said)
             counted = _COUNTED.search(each.said)
             if each.words[0] == "subscribe" and counted and "--topic" not in each.words:
-                assert len(self.rows(_positional(each.words))) == int(counted["rows"]), each.said
+                titles = int("--plain" in each.words)
+                assert len(self.rows(_positional(each.words))) == titles + int(counted["rows"]), each.said
 
     def _here(self, text: str) -> str:
         for there, here in self._places.items():
@@ -152,7 +153,8 @@ class PageFolder:
         assert counted.keys() == files.keys(), said
         for window, file in files.items():
             is_table = (self.folder / file).is_dir()
-            found = pq.read_table(self.folder / file).num_rows if is_table else len(self.rows(file))
+            titles = int("--plain" in words)
+            found = pq.read_table(self.folder / file).num_rows if is_table else len(self.rows(file)) - titles
             assert found == counted[window] > 0, (said, file)
 
 

@@ -7,6 +7,7 @@ test_pages_on_spark.py.
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TextIO
 import pyarrow.parquet as pq
 import pytest
 
-from tests.documents.blocks import Block, shows
+from tests.documents.blocks import ROOT, Block, shows
 from tests.documents.play import PageFolder
 from tests.unit.cli.kept import kept_bus
 
@@ -34,6 +35,19 @@ def test_the_example_of_projects(shown: list[Block], tmp_path: Path) -> None:
     with PageFolder(tmp_path, "projects", ["docs/projects.md"]) as page:
         page.play(*shown)
         assert len(page.rows("report.csv")) == 21
+
+
+@shows("docs/csv.md", "hotspare replay login.yaml", "hotspare run login.yaml")
+def test_a_csv_file_as_users_have_it(shown: list[Block], tmp_path: Path) -> None:
+    """What a newcomer does: the file that other programs write, over a file and through an engine, with the same rows."""
+    written = re.findall(r"^```csv\n(.*?)^```", (ROOT / "docs/csv.md").read_text(), re.MULTILINE | re.DOTALL)
+    with PageFolder(tmp_path, "plain", ["docs/csv.md"]) as page:
+        for block in shown:
+            page.play(block)
+        assert [(page.folder / name).read_text() for name in ("logins.csv", "failed.csv", "users.csv")] == written
+        page.wait_rows("counts.csv", lambda rows: len(rows) > 2)
+        page.stop("subscribe")
+        assert page.rows("counts.csv") == page.rows("users.csv")
 
 
 @shows("examples/README.md", "../.venv/bin/hotspare replay")

@@ -73,7 +73,7 @@ def _check_code(project: Path, texts: tuple[str, ...], name: str, home: Path | N
     """Tell what differs between runs of the recorded input, and end with status 1 where anything does."""
     import os
 
-    from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+    from hotspare.adapters.files.output_rows import FileStyle
     from hotspare.cli.replaying.code_check import FIRST, OTHERS, check_code
     from hotspare.cli.replaying.plan import ReplayRequest, prepare
     from hotspare.cli.shared.values import assigned_places
@@ -89,7 +89,7 @@ def _check_code(project: Path, texts: tuple[str, ...], name: str, home: Path | N
         times={},
         header_rows=None,
         messages_max=1,
-        rows=OutputRows(FileStyle()),
+        style=FileStyle(),
     )
     checked = check_code(prepare(request))
     for each in checked.differences:

@@ -328,7 +328,7 @@ def check_when_joined(shared: Shared, topics: GroupTopics, names: Sequence[str])
     outputs = [(output, schemas[output.stream]) for output in topics.outbound]
     outwait_lock(lambda: check_message_sizes(bus, outputs))
     if _leads(shared, names[0]):
-        document = describe(plan.resolved, prefix, options.shards)
+        document = describe(plan.resolved, prefix, options.shards, plan.prefixes)
         outwait_lock(lambda: publish_metadata(bus, prefix, document))
     outwait_lock(lambda: check_at_start(bus, shared.store, prefix, plan, options.settings, shared.log, names))
 

@@ -70,6 +70,8 @@ WINDOWS = [
     ('!!w\ntype: copy\ndescription: "a\\0"', "window w contains the character", ""),
     ("!!w\ntype: compute\noutputs: {}", "window w has no schema", "id*:int64"),
     ("type: compute\nschema: id*:int63 # !!\noutputs: {}", "'int63' does not exist", "did you mean 'int64'?"),
+    ("type: compute\nschema: id*:int # !!\noutputs: {}", "type of field id: 'int' does not exist", "write int64, or int32"),
+    ("type: compute\nschema: id*:int64,b:bool # !!\noutputs: {}", "field b: 'bool' does not exist", "write int32, with 1 for true"),
     ("type: compute\nschema: id*:int64,a:array(f32) # !!\noutputs: {}", "field a: 'array(f32)' does not exist", "array(i32)"),
     ("type: source\nschema: id*:array(i64) # !!", "key id of window w is an array(i64)", "another type"),
     ("type: compute\nschema: id # !!\noutputs: {}", "'id' is not name:type", "id*:int64"),

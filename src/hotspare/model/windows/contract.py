@@ -21,6 +21,7 @@ from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import NO_INITIALIZATION, ConnectorDirection, Expression, Initialization, Window, WindowId
+from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.statedb import RecordKeeping, RecordQuery
 from hotspare.model.types import Field, Schema
 from hotspare.model.windows.function_contexts import FunctionProgram
@@ -237,6 +238,10 @@ class WindowType(ABC, Generic[W]):
     def reads(self, window: W) -> str:
         """Of events that enter here, the stream of another project that they are outputs of; "" where there is none."""
         return ""
+
+    def row_defaults(self, window: W) -> RowDefaults:
+        """Returns what a row of a file is that states neither an opcode nor a key."""
+        return RowDefaults()
 
     def keeps(self, window: W, schema: Schema) -> RecordKeeping | None:
         """Where its outputs are kept in a database of others, each once and in order, by what reads its stream

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from hotspare.model.frontends.esp_xml.elements import DIALECT, FALSE, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, initialization
-from hotspare.model.frontends.values import INDEX_TYPES, chosen, field_type
+from hotspare.model.frontends.values import INDEX_TYPES, TYPE_ALIASES, chosen, field_type
 from hotspare.model.frontends.yaml.tree import Entries
 from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
@@ -252,7 +252,8 @@ edges:
                 continue
             name, colon, type_text = (part.strip() for part in written.partition(":"))
             if colon:
-                outputs.append(Output(name, "", field_type(type_text, name, each.place, values.found), each))
+                type_ = field_type(type_text, name, each.place, values.found, TYPE_ALIASES)
+                outputs.append(Output(name, "", type_, each))
             elif each.text.startswith(PREFIXES) and each.text.isidentifier():
                 outputs.append(Output(name, each.text))
             else:

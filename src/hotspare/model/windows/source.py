@@ -10,6 +10,7 @@ from hotspare.errors import Place
 from hotspare.model.cascades import check_reads
 from hotspare.model.connectors import FALSE_TEXTS, NO_KEY_COLUMN
 from hotspare.model.durations import format_duration
+from hotspare.model.events import Opcode
 from hotspare.model.frontends.esp_xml.elements import PARTITION_BY, READS, SOURCE_IDLE, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, retention
@@ -20,7 +21,8 @@ from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.meanings import retention_meaning
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import nearest
-from hotspare.model.project import AcceptedOpcodes, Connector, ConnectorDirection, KeyOrigin, Retention, Window
+from hotspare.model.project import AcceptedOpcodes, Connector, ConnectorDirection, IndexType, KeyOrigin, Retention, Window
+from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import FieldType, Schema
 from hotspare.model.window_rules import check_retention, listed
 from hotspare.model.window_rules import keys as keys_of
@@ -145,6 +147,10 @@ singletons: included
 
     def idle_us(self, window: SourceWindow) -> int:
         return window.idle_us
+
+    def row_defaults(self, window: SourceWindow) -> RowDefaults:
+        is_table = window.accepts is AcceptedOpcodes.ANY and window.index is not IndexType.EMPTY
+        return RowDefaults(Opcode.UPSERT if is_table else Opcode.INSERT, window.key_origin)
 
     def partition_by(self, window: SourceWindow) -> str:
         return window.partition_by

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from hotspare.errors import Place
 from hotspare.model.frontends.properties import Substitution
-from hotspare.model.frontends.values import RETENTION_KINDS, chosen, parse_retention, parse_schema
+from hotspare.model.frontends.values import RETENTION_KINDS, TYPE_ALIASES, chosen, parse_retention, parse_schema
 from hotspare.model.frontends.yaml.tree import Entries, Items, Node, Text
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
@@ -28,7 +28,7 @@ class YamlValues:
     dialect: Dialect
 
     def schema(self, node: Entries) -> Schema | None:
-        return parse_schema(self.text(node, "schema"), node.values["schema"].place, self.found)
+        return parse_schema(self.text(node, "schema"), node.values["schema"].place, self.found, TYPE_ALIASES)
 
     def retention(self, node: Entries) -> Retention | None:
         if "retention" not in node.values:
