@@ -323,6 +323,7 @@ queries:
     windows:
       source:
         type: source
+        opcodes: any
         index: empty
         schema: {schema}
         publish: true

@@ -39,6 +39,7 @@ queries:
         schema: id*:int64,at:stamp,x:double
       other:
         type: source
+        opcodes: any
         schema: id*:int64,name:string
       recent:
         type: copy

@@ -157,6 +157,8 @@ class WindowType(ABC, Generic[W]):
     """Its own keys, beside those that all windows have."""
     goes_by_order: ClassVar[bool] = False
     """Whether what it puts out depends on the order in which events of its inputs come."""
+    related_roles: ClassVar[frozenset[str]] = frozenset()
+    """Roles of edges whose rows it relates as they are now: in a source at such an edge a row may be updated or deleted."""
     of_recent_input: ClassVar[bool] = False
     """Whether what it remembers beyond its bound in time shows in nothing that it puts out (`model.recent_input`)."""
     xml: ClassVar[ElementShape]

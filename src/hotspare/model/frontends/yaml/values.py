@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from hotspare.errors import Place
@@ -21,11 +21,13 @@ V = TypeVar("V")
 
 @dataclass
 class YamlValues:
-    """Every method returns what it could read and leaves mistakes in `found`. `dialect`: that of expressions that say none."""
+    """Every method returns what it could read and leaves mistakes in `found`. `dialect`: that of expressions that say none.
+    `related`: the windows of the query whose current rows another window relates by an edge."""
 
     found: Mistakes
     substitution: Substitution
     dialect: Dialect
+    related: frozenset[str] = field(default=frozenset(), kw_only=True)
 
     def schema(self, node: Entries) -> Schema | None:
         return parse_schema(self.text(node, "schema"), node.values["schema"].place, self.found, TYPE_ALIASES)
