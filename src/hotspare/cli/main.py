@@ -22,6 +22,7 @@ from hotspare.interpreter import fix_environment
 from hotspare.telemetry.secrets import masked
 
 COMMANDS: tuple[str, ...] = (
+    "init",
     "run",
     "replay",
     "publish",
