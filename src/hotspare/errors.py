@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from errno import EACCES, EISDIR, ENOENT, ENOTDIR, EPERM, EROFS
 
 
@@ -56,13 +57,34 @@ class Place:
         return ":".join(parts)
 
 
+class Outlook(Enum):
+    """What it takes until a project runs in spite of a mistake."""
+
+    CHANGE = "change"
+    """Another text of the project."""
+    MISSING = "missing"
+    """Something that hotspare does not have yet."""
+    NEVER = "never"
+    """Forms that only the software of their vendor reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What mistakes of one sort in many places have in common: what is said of which `subjects`, such as `attribute pubsub`."""
+
+    what: str
+    subjects: tuple[str, ...]
+    outlook: Outlook = Outlook.CHANGE
+
+
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake of a project: where, what, and what to do about it."""
+    """One mistake of a project: where, what, and what to do about it. `kind` is None if there is no more than one of its sort."""
 
     place: Place
     message: str
     hint: str = ""
+    kind: Kind | None = None
 
     def __str__(self) -> str:
         text = f"{self.place}: {self.message}"

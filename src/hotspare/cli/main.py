@@ -29,6 +29,7 @@ COMMANDS: tuple[str, ...] = (
     "subscribe",
     "adapter",
     "validate",
+    "assess",
     "status",
     "start",
     "stop",

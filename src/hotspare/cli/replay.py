@@ -115,7 +115,9 @@ def command(
 
 
 def _warn(replay: Replay) -> None:
-    for warning in replay.warnings:
+    from hotspare.model.mistakes import brief
+
+    for warning in brief(replay.warnings):
         typer.echo(f"warning: {warning}", err=True)
     for name in replay.untimed:
         typer.echo(f"warning: all rows of {name} come before those of other files; to merge them: --time {name}=FIELD", err=True)

@@ -35,6 +35,9 @@ def command(
     check_code: Annotated[
         bool, typer.Option("--check-code", help="Run recorded input several ways; the project's own code has to give the same.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Each warning with its place and reason; by default those alike are one.")
+    ] = False,
     in_: Annotated[
         list[str] | None,
         typer.Option("--in", metavar="CQ/WINDOW=FILE", help="With --check-code: input of a source window; else its connector's."),
@@ -44,6 +47,7 @@ def command(
     from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.engine.plan import compile_plan
+    from hotspare.model.mistakes import brief
     from hotspare.model.partitioning import refused_shards
     from hotspare.model.recent_input import recent_input
     from hotspare.model.retention_needs import state_bound
@@ -56,7 +60,7 @@ def command(
         raise refusal
     groups = [group_name(prefix, loaded.project.name, shard) for shard in shards_of(shards)]
     findings = _retention(plan, prefix, topic_retention_ms, bus, store, snapshot_interval_ms, groups)
-    for warning in loaded.warnings:
+    for warning in loaded.warnings if verbose else brief(loaded.warnings):
         typer.echo(f"warning: {warning}", err=True)
     count = len(loaded.warnings) + _told(findings)
     _show(loaded.resolved, prefix)
