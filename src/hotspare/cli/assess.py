@@ -36,7 +36,7 @@ def command(
     files = list(xml_files(place))
     if not files:
         raise UsageError(f"folder {place} has no file NAME.xml", hint="name the folder where the server keeps its projects")
-    found = list[Assessment]()
+    found: list[Assessment] = []
     with progress_bar(f"assess {place.name}") as show:
         for number, file in enumerate(files):
             show(number, len(files), file.name)

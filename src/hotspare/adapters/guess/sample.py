@@ -84,17 +84,19 @@ def read_sample(path: Path, delimiter: str = "", header_rows: int | None = None,
     _check_encoding(path)
     chosen = delimiter or _delimiter(path)
     with closing(RowFile(path, form=RowForm(delimiter=chosen), skip_rows=0, growth=Growth.FIXED)) as file:
-        found = _taken(file, rows_max + 1)
-        extent = Extent.WHOLE if file.at_end and len(found) <= rows_max else Extent.BEGINNING
+        found = _taken(file, rows_max + 2)  # a line of titles, and one row that shows whether there are more
+        is_read = file.at_end
     if not len(found):
         raise UsageError(f"file {path} has no rows", hint="give a CSV file with a line of titles and some rows")
     first = [grammar(chosen.encode()).value(column) for column in grammar(chosen.encode()).columns(found.texts[0].as_py())]
     body = found.between(1, len(found))
     if header_rows == 0 or (header_rows is None and not _are_titles(path, first, body, chosen)):
+        extent = Extent.WHOLE if is_read and len(found) <= rows_max else Extent.BEGINNING
         return replace(_sample(path, chosen, None, found.between(0, rows_max), len(first)), extent=extent)
     if not len(body):
         raise UsageError(f"file {path} has titles and no rows", hint="add some rows: types are guessed from them")
     titles = tuple((text or b"").decode(errors="replace") for text in first)
+    extent = Extent.WHOLE if is_read and len(body) <= rows_max else Extent.BEGINNING
     return replace(_sample(path, chosen, titles, body.between(0, rows_max), len(first)), extent=extent)
 
 
