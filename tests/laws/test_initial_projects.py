@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.codec.csv.decode import decode_rows
+from hotspare.engine.codec.csv.decode import CsvOptions, decode_rows
 from hotspare.engine.codec.csv.grammar import BYTE_ORDER_MARK, quoted
 from hotspare.engine.rows.values import parse
 from hotspare.host.project import checked_project
+from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import WindowId
 from tests.examples import examples
 from tests.unit.cli.running import hotspare_here
@@ -86,12 +88,15 @@ def test_every_row_comes_back(table: Table) -> None:
         assert made.returncode == 0, made.stderr
         checked = hotspare_here("validate", project)
         assert (checked.returncode, checked.stderr) == (0, "")
-        done = hotspare_here("replay", project, "--out", f"main/a_table={out}", "--doubles", "exact")
+        (words,) = [shlex.split(line)[2:-2] for line in made.stdout.splitlines() if line.startswith("hotspare replay")]
+        done = hotspare_here("replay", *words, "--out", f"main/a_table={out}", "--doubles", "exact")
         rows = len(table.columns[0])
         assert done.returncode == 0, done.stderr
         assert done.stderr.splitlines()[-1] == f"{rows} events in; out: {rows} rows of main/a_table; bad events: 0"
         schema = checked_project(project, {}).resolved.schema(WindowId("main", "a_table"))
-        ((found,), _) = decode_rows(pa.array([out.read_bytes()], pa.binary()), schema)
+        rows_put_out = out.read_bytes().partition(b"\n")[2] if "--plain" in words else out.read_bytes()
+        form = CsvOptions(opcode=Opcode.INSERT, flags=Flag.NORMAL) if "--plain" in words else CsvOptions()
+        ((found,), _) = decode_rows(pa.array([rows_put_out], pa.binary()), schema, form)
         fields = schema.fields[len(schema) - len(table.columns) :]  # behind a generated key
         for field, texts, values in zip(fields, table.columns, found.columns[-len(fields) :], strict=True):
             expected, wrong = parse(pa.array(texts, pa.string()), field.type)

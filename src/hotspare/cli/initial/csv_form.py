@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotspare.adapters.guess.columns import GuessedTable
-from hotspare.adapters.guess.sample import CsvSample
+
+_NO_FIELDS = frozenset({"opcode", "flags"})
+"""Titles, in lower case, that name no field in a plain file."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,10 @@ class InitialNames:
 
 
 def connector(table: GuessedTable, project_folder: Path) -> dict[str, str]:
-    """Returns the properties of the source window's file connector, which reads the CSV file as it is written."""
+    """Returns the properties of a file connector for the source window, which reads the CSV file as it is written; empty if
+    `--plain` reads it."""
+    if _is_plain(table):
+        return {}
     sample = table.sample
     properties = {"fsname": _relative(sample.path, project_folder), "fstype": "csv", "header": str(sample.header_rows)}
     properties |= {"addcsvopcode": "true", "addcsvflags": "normal"}
@@ -34,32 +39,31 @@ def connector(table: GuessedTable, project_folder: Path) -> dict[str, str]:
     return properties
 
 
+def _is_plain(table: GuessedTable) -> bool:
+    """Whether the titles are the names of the fields, separated by commas, and none means an opcode or flags."""
+    sample, names = table.sample, tuple(column.name for column in table.columns)
+    return sample.titles == names and sample.delimiter == "," and not {name.lower() for name in names} & _NO_FIELDS
+
+
 def next_commands(names: InitialNames, table: GuessedTable) -> list[tuple[str, str]]:
     """Returns what is run next: each command, and what it does."""
-    here = Path.cwd()
-    project, rows = shlex.quote(_relative(names.file, here)), f"{names.result}.csv"
-    bus = f"--bus sqlite:///{names.project}.db"
-    window = f"{names.project}/{names.query}"
+    file, project = (shlex.quote(_relative(each, Path.cwd())) for each in (table.sample.path, names.file))
+    bus, window = f"--bus sqlite:///{names.project}.db", f"{names.project}/{names.query}"
+    source, result = f"{names.query}/{names.source}", f"{names.query}/{names.result}={names.result}.csv"
+    subscribe = f"hotspare subscribe {bus} --window {window}/{names.result} --plain live.csv"
+    run = f"hotspare run {project} --runner local {bus}"
+    if not _is_plain(table):
+        return [
+            (f"hotspare replay {project} --out {result}", "over the file, without a server"),
+            (run, "as a service, which reads the file; a second one is a hot spare"),
+            (subscribe, "what it finds, as it comes"),
+        ]
     return [
-        (_line("hotspare replay", project, "--out", f"{names.query}/{names.result}={rows}"), f"over the file, into {rows}"),
-        (_line("hotspare run", project, bus, "--runner local"), "as a service that reads the file; a second one is a hot spare"),
-        (_line("hotspare subscribe", bus, f"--window {window}/{names.result}", f"live-{rows}"), "what it finds, as it comes"),
-        (
-            _line("hotspare publish", bus, f"--window {window}/{names.source}", *_form_words(table.sample, table), "more.csv"),
-            "another file of the same form",
-        ),
+        (f"hotspare replay {project} --plain --in {source}={file} --out {result}", "over the file, without a server"),
+        (run, "as a service; the same once more is a hot spare"),
+        (f"hotspare publish {bus} --window {window}/{names.source} --plain {file}", "rows into the service"),
+        (subscribe, "what it finds, as it comes"),
     ]
-
-
-def _form_words(sample: CsvSample, table: GuessedTable) -> list[str]:
-    words = [f"--header {sample.header_rows}"] if sample.header_rows else []
-    words += ["--addcsvopcode --addcsvflags normal"]
-    words += ["--noautogenfield"] if table.generated else []
-    return words + ([f"--delimiter {shlex.quote(sample.delimiter)}"] if sample.delimiter != "," else [])
-
-
-def _line(*words: str) -> str:
-    return " ".join(words)
 
 
 def _relative(path: Path, folder: Path) -> str:
