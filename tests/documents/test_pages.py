@@ -1,13 +1,13 @@
 """The commands of pages work as they are written there: blocks that need no server and no Spark.
 
-Engines move their batches without Spark (`--runner local`), whose outputs are the same (law Runner); README's are in
-test_pages_on_spark.py.
+Engines move their batches without Spark (`--runner local`), whose outputs are the same (law Runner).
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,11 +23,23 @@ from tests.unit.cli.kept import kept_bus
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
-@shows("README.md", "hotspare validate machines.yaml")
+@shows("README.md", "hotspare init", "hotspare run machines.yaml", "cmp alerts.csv")
+def test_a_csv_file_an_alert_a_kill(shown: list[Block], tmp_path: Path) -> None:
+    with PageFolder(tmp_path, "readme") as page:
+        for block in shown:
+            page.play(block)
+        assert len(page.rows("alerts.csv")) == 40
+        assert page.begun.pop(0).process.wait(60) == -signal.SIGKILL
+        assert page.begun.pop().process.wait(60) == 0
+        page.stop()
+
+
+@shows("README.md", "hotspare validate loads.yaml")
 def test_a_project_over_a_file(shown: list[Block], tmp_path: Path) -> None:
     with PageFolder(tmp_path, "readme", ["README.md"]) as page:
         page.play(*shown)
-        assert page.rows("summed.csv")[-1].startswith("I,N, 30,")
+        rows = [row.split(",") for row in page.rows("busy.csv")]
+        assert (rows[0], rows[1][:2], rows[-1][:2]) == (["opcode", "machine", "mean", "readings"], ["I", "press"], ["D", "press"])
 
 
 @shows("docs/projects.md", "hotspare replay meter.yaml")
@@ -58,7 +70,7 @@ def test_the_examples(shown: list[Block], tmp_path: Path) -> None:
             assert page.rows(name) == page.rows(expected)
 
 
-@shows("docs/memory.md", "hotspare run machines.yaml")
+@shows("docs/memory.md", "hotspare run loads.yaml")
 def test_state_in_a_budget(shown: list[Block], tmp_path: Path) -> None:
     with PageFolder(tmp_path, "readme", ["README.md"]) as page:
         page.play(*shown)

@@ -169,5 +169,6 @@ def test_the_window_by_event_time_loads(tmp_path: Path) -> None:
     assert hotspare_here("init", csv(tmp_path, _MACHINES), "-o", project).returncode == 0
     text = project.read_text().replace("      # recent:", "      recent:").replace("edges: [", "edges: [in -> recent, ")
     project.write_text(text)
-    done = hotspare_here("replay", project, "--out", f"main/recent={tmp_path / 'recent.csv'}")
+    files = ("--plain", "--in", f"main/in={tmp_path / 'in.csv'}", "--out", f"main/recent={tmp_path / 'recent.csv'}")
+    done = hotspare_here("replay", project, *files)
     assert (done.returncode, done.stderr) == (0, "3 events in; out: 3 rows of main/recent; bad events: 0\n")

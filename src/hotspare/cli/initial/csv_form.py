@@ -50,7 +50,7 @@ def next_commands(names: InitialNames, table: GuessedTable) -> list[tuple[str, s
     file, project = (shlex.quote(_relative(each, Path.cwd())) for each in (table.sample.path, names.file))
     bus, window = f"--bus sqlite:///{names.project}.db", f"{names.project}/{names.query}"
     source, result = f"{names.query}/{names.source}", f"{names.query}/{names.result}={names.result}.csv"
-    subscribe = f"hotspare subscribe {bus} --window {window}/{names.result} --plain live.csv"
+    subscribe = f"hotspare subscribe {bus} --plain --window {window}/{names.result} live.csv"
     run = f"hotspare run {project} --runner local {bus}"
     if not _is_plain(table):
         return [
@@ -61,7 +61,7 @@ def next_commands(names: InitialNames, table: GuessedTable) -> list[tuple[str, s
     return [
         (f"hotspare replay {project} --plain --in {source}={file} --out {result}", "over the file, without a server"),
         (run, "as a service; the same once more is a hot spare"),
-        (f"hotspare publish {bus} --window {window}/{names.source} --plain {file}", "rows into the service"),
+        (f"hotspare publish {bus} --plain --window {window}/{names.source} {file}", "rows into the service"),
         (subscribe, "what it finds, as it comes"),
     ]
 
