@@ -42,6 +42,17 @@ def test_a_project_over_a_file(shown: list[Block], tmp_path: Path) -> None:
         assert (rows[0], rows[1][:2], rows[-1][:2]) == (["opcode", "machine", "mean", "readings"], ["I", "press"], ["D", "press"])
 
 
+@shows("docs/moving-from-sas.md", "hotspare assess", "hotspare replay orders.xml", "hotspare run orders.xml")
+def test_a_project_that_moves(shown: list[Block], tmp_path: Path) -> None:
+    with PageFolder(tmp_path, "sas", places={"/opt/sas/esp/projects": "."}) as page:
+        for block in shown:
+            page.play(block)
+        page.do("hotspare publish --bus sqlite:///orders.db --window orders/cq/orders day.csv")
+        page.wait_rows("large.csv", lambda rows: len(rows) == 2)
+        page.stop()
+        assert page.rows("large.csv") == page.rows("ours.csv")
+
+
 @shows("docs/projects.md", "hotspare replay meter.yaml")
 def test_the_example_of_projects(shown: list[Block], tmp_path: Path) -> None:
     with PageFolder(tmp_path, "projects", ["docs/projects.md"]) as page:

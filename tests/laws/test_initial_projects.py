@@ -1,4 +1,4 @@
-"""Law of `hotspare init`: for any table written as CSV it writes a project that replays the same file to the same rows, none bad."""
+"""Law of `hotspare init`: for any table written as CSV, its project replays the same file to the same rows, none of them bad."""
 
 from __future__ import annotations
 

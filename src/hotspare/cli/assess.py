@@ -15,14 +15,16 @@ from hotspare.places import absolute_path
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hotspare.host.assessing import Assessment, Finding
+    from hotspare.host.assessing import Assessment, KindCount
 
 
 def command(
     place: Annotated[Path, typer.Argument(help="Folder with XML projects, at any depth, or one file.", parser=absolute_path)],
     *,
     json_: Annotated[bool, typer.Option("--json", help="For programs: one object on standard output.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what has no effect, and files that hold no project.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also what has no effect, and files that hold no project.")
+    ] = False,
 ) -> None:
     """Report which projects run as they are, which need changes, and which never run here.
 
@@ -86,7 +88,7 @@ _SUM_WORDS = {
 }
 
 
-def _print_findings(title: str, listed: Sequence[Finding]) -> None:
+def _print_findings(title: str, listed: Sequence[KindCount]) -> None:
     if not listed:
         return
     typer.echo(f"{title}:")
@@ -121,7 +123,7 @@ def _document(found: Sequence[Assessment]) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: KindCount) -> dict[str, Any]:
     example = finding.example
     return {
         "what": finding.what,

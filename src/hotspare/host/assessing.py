@@ -62,7 +62,7 @@ class Assessment:
 
 
 @dataclass(frozen=True)
-class Finding:
+class KindCount:
     """Mistakes or warnings of one kind. `count` is the number of places, `projects` that of projects; `example` is the first."""
 
     what: str
@@ -131,7 +131,7 @@ def _mistakes_of(error: HotspareError, file: Path) -> tuple[Mistake, ...]:
     return (Mistake(Place(str(display_path(file))), error.in_one_line, error.hint),)
 
 
-def findings(assessed: Sequence[tuple[str, Sequence[Mistake]]]) -> list[Finding]:
+def findings(assessed: Sequence[tuple[str, Sequence[Mistake]]]) -> list[KindCount]:
     """Returns the mistakes of projects, by their names, once for each kind: what most projects have first."""
     places: dict[tuple[str, Outlook], list[tuple[str, Mistake]]] = {}
     for project, mistakes in assessed:
@@ -141,7 +141,7 @@ def findings(assessed: Sequence[tuple[str, Sequence[Mistake]]]) -> list[Finding]
                 what = f"{subject}: {kind.what}" if subject else kind.what
                 places.setdefault((what, kind.outlook), []).append((project, mistake))
     found = [
-        Finding(what, outlook, len(each), len({project for project, _ in each}), each[0][1])
+        KindCount(what, outlook, len(each), len({project for project, _ in each}), each[0][1])
         for (what, outlook), each in places.items()
     ]
     return sorted(found, key=lambda each: (-each.projects, -each.count, each.what))

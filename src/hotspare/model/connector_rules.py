@@ -123,7 +123,9 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
             found.warn(connector.place, message, hint, kind)
         elif support is Support.MISSING and value.strip().lower() not in FALSE_TEXTS:
             kind = Kind(UNKNOWN, (f"property {name} of {connector.kind} connectors",), Outlook.MISSING)
-            found.add(connector.place, f"property {name} of connector {connector.name} is not implemented yet", "leave it out", kind)
+            found.add(
+                connector.place, f"property {name} of connector {connector.name} is not implemented yet", "leave it out", kind
+            )
         elif not _is_known(connector, name, value.strip().lower()) and "@" not in value:
             what = f"{name} {value!r} of connector {connector.name}"
             reason, known = REFUSED_VALUES.get((name, value.strip().lower())), one_of(sorted(PROPERTY_VALUES[name]))

@@ -17,12 +17,15 @@ from tests.examples import examples
 from tests.unit.cli.running import hotspare_here
 from tests.unit.model.test_esp_xml import CONFORMANCE, needs_conformance
 
-_SOURCE = '<window-source name="s"><schema><fields><field name="id" type="int64" key="true"/></fields></schema>{more}</window-source>'
+_SOURCE = (
+    '<window-source name="s"><schema><fields><field name="id" type="int64" key="true"/></fields></schema>{more}</window-source>'
+)
 _MQTT = '<connectors><connector class="mqtt" name="in" type="publish"/></connectors>'
 
 
 def project(name: str, windows: str = _SOURCE.format(more=""), attributes: str = "") -> str:
-    return f'<project name="{name}" {attributes}><contqueries><contquery name="q"><windows>{windows}</windows></contquery></contqueries></project>'
+    query = f'<contqueries><contquery name="q"><windows>{windows}</windows></contquery></contqueries>'
+    return f'<project name="{name}" {attributes}>{query}</project>'
 
 
 def source(more: str) -> str:
@@ -36,7 +39,9 @@ def server(tmp_path: Path) -> Path:
         "runs.xml": project("runs", attributes='pubsub="auto" threads="4"'),
         "deep/er/changes.XML": project("changes", source(_MQTT) + '<window-notification name="n"/>'),
         "deep/missing.xml": project("missing", source("") + '<window-novel name="n"/>'),
-        "deep/never.xml": project("never", source(_MQTT) + '<window-score name="a"/><window-score name="b"/><window-novel name="n"/>'),
+        "deep/never.xml": project(
+            "never", source(_MQTT) + '<window-score name="a"/><window-score name="b"/><window-novel name="n"/>'
+        ),
         "engine.xml": f"<engine><projects>{project('one')}{project('two', source(_MQTT))}</projects></engine>",
         "pom.xml": "<pom/>",
         "broken.xml": "<project",
@@ -67,7 +72,14 @@ def assessed(place: Path, status: int) -> dict[str, Any]:
 def test_each_project_has_a_verdict(server: Path) -> None:
     found = assessed(server, 1)
     verdicts = {each["project"]: each["verdict"] for each in found["projects"] if each["project"]}
-    assert verdicts == {"runs": "runs", "one": "runs", "two": "changes", "changes": "changes", "missing": "missing", "never": "never"}
+    assert verdicts == {
+        "runs": "runs",
+        "one": "runs",
+        "two": "changes",
+        "changes": "changes",
+        "missing": "missing",
+        "never": "never",
+    }
     assert found["sum"] == {"runs": 2, "changes": 2, "missing": 1, "never": 1, "unreadable": 4, "other": 1}
     unreadable = {Path(each["file"]).name for each in found["projects"] if each["verdict"] == "unreadable"}
     assert unreadable == {"broken.xml", "entities.xml", "empty.xml", "huge.xml"}
@@ -111,7 +123,9 @@ def test_the_projects_of_the_conformance_suite_run() -> None:
 
 _PIECES = st.one_of(
     st.binary(max_size=20),
-    st.sampled_from([each.encode() for each in (project("p"), "<project name='x'>", "</project>", "<engine>", "<!DOCTYPE a>", "&x;")]),
+    st.sampled_from(
+        [each.encode() for each in (project("p"), "<project name='x'>", "</project>", "<engine>", "<!DOCTYPE a>", "&x;")]
+    ),
     st.sampled_from([b"\xff\xfe", b"\xef\xbb\xbf", b'<?xml version="1.0" encoding="klingon"?>', b"<window-score/>", b"\0"]),
 )
 

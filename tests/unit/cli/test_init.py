@@ -146,7 +146,10 @@ def test_a_file_is_replaced_by_request_alone(tmp_path: Path) -> None:
 
 def test_rows_of_other_widths_are_told(tmp_path: Path) -> None:
     done = hotspare_here("init", csv(tmp_path, "a,b\n1,2\n1\n2,3\n1,2,3\n"), "-o", tmp_path / "p.yaml")
-    assert (done.returncode, done.stderr) == (0, "warning: 2 rows have another number of columns, the first on line 3: bad events\n")
+    assert (done.returncode, done.stderr) == (
+        0,
+        "warning: 2 rows have another number of columns, the first on line 3: bad events\n",
+    )
 
 
 def test_the_printed_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,9 @@ class Tree:
         for (name, reason), places in self._idle.items():
             tags = ", ".join(f"<{tag}>" for tag in places)
             kind = Kind(WITHOUT_EFFECT, (f"attribute {name}",))
-            self.found.warn(next(iter(places.values())), f"attribute {name} of {tags} has no effect: {reason}", "leave it out", kind)
+            self.found.warn(
+                next(iter(places.values())), f"attribute {name} of {tags} has no effect: {reason}", "leave it out", kind
+            )
 
     def place(self, element: Any) -> Place:
         return Place(self.file, element.sourceline or 0)
