@@ -58,7 +58,7 @@ class Place:
 
 
 class Outlook(Enum):
-    """What it takes until a project runs in spite of a mistake."""
+    """The remedy for a mistake."""
 
     CHANGE = "change"
     """Another text of the project."""
@@ -70,7 +70,7 @@ class Outlook(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What mistakes of one sort in many places have in common: what is said of which `subjects`, such as `attribute pubsub`."""
+    """The sort of a mistake that occurs in many places: `what` is reported of `subjects`, such as `attribute pubsub`."""
 
     what: str
     subjects: tuple[str, ...]
@@ -79,7 +79,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake of a project: where, what, and what to do about it. `kind` is None if there is no more than one of its sort."""
+    """A mistake of a project: where, what, and what to do about it. `kind` is None if others like it are not counted."""
 
     place: Place
     message: str

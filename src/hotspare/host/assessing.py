@@ -1,4 +1,4 @@
-"""What becomes of the XML projects of a SAS ESP server here: which run, which need a change, which never will, and why.
+"""Assesses the XML projects of a SAS ESP server: which run here, which need a change, which never will, and why.
 
 Each project is loaded as every command loads it, so what an assessment reports is what `hotspare validate` says.
 """
@@ -23,7 +23,7 @@ _SUFFIX = ".xml"
 
 
 class Verdict(Enum):
-    """What becomes of a project, the better ones first. The values are stable: scripts match on them."""
+    """The result for a project, the better ones first. The values are stable: scripts match on them."""
 
     RUNS = "runs"
     CHANGES = "changes"
@@ -52,7 +52,7 @@ _OF_OUTLOOK = {Outlook.CHANGE: Verdict.CHANGES, Outlook.MISSING: Verdict.MISSING
 
 @dataclass(frozen=True)
 class Assessment:
-    """One project of a file, or a file without one, whose `project` is "". `notes` are warnings: nothing has to change for them."""
+    """A project of a file, or a file without one, whose `project` is "". `notes` are warnings, for which nothing has to change."""
 
     file: Path
     project: str
@@ -113,7 +113,7 @@ def _without_project(file: Path, error: HotspareError) -> Assessment:
 
 
 def _assessed(file: Path, chosen: str, name: str) -> Assessment:
-    """As `hotspare validate` checks it; `chosen` names the project if the file has several."""
+    """Returns the result of the checks of `hotspare validate`; `chosen` names the project if the file has several."""
     try:
         loaded = checked_project(file, {}, name=chosen)
         compile_plan(loaded.resolved)

@@ -153,7 +153,7 @@ def test_rows_of_other_widths_are_told(tmp_path: Path) -> None:
 
 
 def test_the_printed_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder whose name a shell would cut, for a compressed file with another delimiter."""
+    """The folder's name has a blank, and the file is compressed and has another delimiter."""
     folder = tmp_path / "a b"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -167,7 +167,7 @@ def test_the_printed_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_window_by_event_time_loads(tmp_path: Path) -> None:
-    """The comment in the written project is one that a user can take as it stands."""
+    """A user can uncomment the window that the written project suggests."""
     project = tmp_path / "p.yaml"
     assert hotspare_here("init", csv(tmp_path, _MACHINES), "-o", project).returncode == 0
     text = project.read_text().replace("      # recent:", "      recent:").replace("edges: [", "edges: [in -> recent, ")

@@ -40,8 +40,8 @@ _EXAMPLE_LENGTH_MAX = 24
 
 @dataclass(frozen=True)
 class GuessedColumn:
-    """A column under the name that its field gets. `text` has its values as written, null where there are none; `why` is the
-    reason for the type in a few words."""
+    """A column under the name that its field gets. `text` has its values as written, null if a row has no value;
+    `why` is the reason for the type in a few words."""
 
     title: str
     name: str
@@ -127,7 +127,7 @@ def _guessed(title: str, name: str, text: pa.Array) -> GuessedColumn:
 
 
 def _type(title: str, texts: pa.Array) -> tuple[FieldType, str]:
-    """The type of a column, none of whose texts is null, and why."""
+    """Returns the type of a column without nulls, and why."""
     if _all(texts, _WHOLE) and _reads(texts, FieldType.INT64):
         return _of_whole_numbers(title, parse(texts, FieldType.INT64)[0])
     if not _any(texts, _CODE) and _any(texts, _DIGITS) and _reads(texts, FieldType.DOUBLE):
@@ -153,7 +153,7 @@ def _of_whole_numbers(title: str, numbers: pa.Array) -> tuple[FieldType, str]:
 
 
 def _why_text(texts: pa.Array) -> str:
-    """What keeps texts from another type that a reader would expect."""
+    """Returns the reason why a column of numbers, times or truth values stays a text."""
     if _any(texts, _CODE) and _all(texts, r"^[+-]?[0-9]+$"):
         return "digits with zeros or signs that a number would lose"
     if _all(texts, _TRUTH):
@@ -181,14 +181,14 @@ def _any(texts: pa.Array, pattern: str) -> bool:
 
 
 def _is_unique(column: GuessedColumn) -> bool:
-    """Whether the column has a value in each row, all different, of a type that keys have."""
+    """Whether a column of a type that keys have has a different value in each row."""
     if column.nulls or column.type not in (FieldType.INT64, FieldType.STRING):
         return False
     return int(pc.count_distinct(column.values()).as_py()) == len(column.text)
 
 
 def _key(columns: Sequence[GuessedColumn]) -> GuessedColumn | None:
-    """A unique column whose title says that it is a key; of several, one that is called just so, else the first."""
+    """Returns a unique column that its title names as key: the first, unless a later one is called `id` or the like."""
     found = [each for each in columns if each.is_unique and _KEY_TITLE.fullmatch(each.title.strip())]
     return next((each for each in found if each.title.strip().lower() in _PLAIN_KEYS), found[0] if found else None)
 
@@ -202,7 +202,7 @@ def conditions(table: GuessedTable) -> list[str]:
 
 
 def _above_most(column: GuessedColumn) -> str:
-    """A condition that about a tenth of the values fulfil; "" if all are equal."""
+    """Returns a condition that about a tenth of the values fulfil, "" if all are equal."""
     values = pc.drop_null(column.values()).to_numpy()
     finite = np.sort(values[np.isfinite(values)])
     below_highest = finite[finite < finite[-1]] if len(finite) else finite
@@ -213,7 +213,7 @@ def _above_most(column: GuessedColumn) -> str:
 
 
 def _rarest(column: GuessedColumn) -> str:
-    """A condition that the rows with the rarest text fulfil; "" if the column holds no classes of rows."""
+    """Returns a condition that the rows with the rarest text fulfil, "" if texts hardly repeat."""
     plain = column.text.filter(pc.match_substring_regex(column.text, _PLAIN_TEXT))
     counts = pc.value_counts(plain).to_pylist()
     if not 1 < len(counts) <= len(column.text) // 2:

@@ -101,7 +101,7 @@ def read_sample(path: Path, delimiter: str = "", header_rows: int | None = None,
 
 
 def _taken(file: RowFile, rows_max: int) -> FileRows:
-    """At most `rows_max` rows, and one portion more than _BYTES_MAX at most."""
+    """Returns the first rows of the file, at most `rows_max`; it stops behind _BYTES_MAX."""
     parts: list[FileRows] = []
     count = size = 0
     while count < rows_max and size < _BYTES_MAX and len(rows := file.take(min(rows_max - count, 65_536))):
@@ -124,7 +124,8 @@ def _check_encoding(path: Path) -> None:
 
 
 def _delimiter(path: Path) -> str:
-    """The first delimiter by which every row has the same number of columns, more than one; else that of most such rows."""
+    """Returns the first delimiter that gives every row the same number of columns, more than one; else the one that does so for
+    most rows."""
     best, best_share = ",", 0.0
     for delimiter in _DELIMITERS:
         with closing(RowFile(path, form=RowForm(delimiter=delimiter), skip_rows=0, growth=Growth.FIXED)) as file:
