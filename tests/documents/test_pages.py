@@ -23,7 +23,7 @@ from tests.unit.cli.kept import kept_bus
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
-@shows("README.md", "hotspare init", "hotspare run machines.yaml", "cmp alerts.csv")
+@shows("README.md", "hotspare init", "hotspare run machines.yaml", "hotspare subscribe", "kill -9", "cmp alerts.csv")
 def test_a_csv_file_an_alert_a_kill(shown: list[Block], tmp_path: Path) -> None:
     with PageFolder(tmp_path, "readme") as page:
         for block in shown:
