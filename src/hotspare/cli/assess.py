@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hotspare.host.assessing import Assessment, KindCount
+
+
+class _Shown(Enum):
+    """How much of an assessment is printed."""
+
+    VERDICTS = "verdicts"
+    ALL = "all"
 
 
 def command(
@@ -46,19 +54,20 @@ def command(
     if json_:
         typer.echo(json.dumps(_document(found), indent=2, ensure_ascii=False))
     else:
-        _print(found, place, verbose="all" if verbose else "")
+        _print(found, place, _Shown.ALL if verbose else _Shown.VERDICTS)
     if any(each.verdict not in (Verdict.RUNS, Verdict.OTHER) for each in found):
         raise typer.Exit(1)
 
 
-def _print(found: Sequence[Assessment], place: Path, verbose: str) -> None:
+def _print(found: Sequence[Assessment], place: Path, shown: _Shown) -> None:
+    """Prints each project with its verdict, each kind of mistake once, and the sum."""
     from hotspare.cli.shared.display import print_table
     from hotspare.errors import Outlook
     from hotspare.host.assessing import PROJECT_VERDICTS, Verdict, findings
 
     projects = [each for each in found if each.verdict in PROJECT_VERDICTS]
-    shown = [each for each in found if verbose or each.verdict is not Verdict.OTHER]
-    rows = [(each.project or "-", each.verdict.words, _relative(each.file, place)) for each in shown]
+    listed_files = [each for each in found if shown is _Shown.ALL or each.verdict is not Verdict.OTHER]
+    rows = [(each.project or "-", each.verdict.words, _relative(each.file, place)) for each in listed_files]
     print_table(f"Projects below {place}" if place.is_dir() else f"Projects of {place.name}", ("project", "verdict", "file"), rows)
     listed = findings([(f"{each.file}:{each.project}", each.mistakes) for each in projects])
     for outlook, title in (
@@ -70,7 +79,7 @@ def _print(found: Sequence[Assessment], place: Path, verbose: str) -> None:
     for each in found:
         if each.verdict is Verdict.UNREADABLE:
             typer.echo(f"cannot be read: {each.mistakes[0]}")
-    if verbose:
+    if shown is _Shown.ALL:
         notes = findings([(f"{each.file}:{each.project}", each.notes) for each in projects])
         _print_findings("Nothing to change, but to know", notes)
     counts = Counter(each.verdict for each in found)
@@ -79,12 +88,12 @@ def _print(found: Sequence[Assessment], place: Path, verbose: str) -> None:
 
 
 _SUM_WORDS = {
-    "runs": "as it is",
+    "runs": "run as they are",
     "changes": "after changes",
     "missing": "not yet",
     "never": "never",
     "unreadable": "files that cannot be read",
-    "other": "files of other XML",
+    "other": "files with other XML",
 }
 
 

@@ -104,7 +104,7 @@ def test_the_text_has_each_kind_once_and_the_sum(server: Path) -> None:
     said = hotspare_here("assess", server).stdout
     assert said.count("  connector class mqtt: cannot be done here (3 times in 3 projects)\n") == 1
     assert said.splitlines()[-1] == (
-        "6 projects: 2 as it is, 2 after changes, 1 not yet, 1 never, 4 files that cannot be read, 1 files of other XML"
+        "6 projects: 2 run as they are, 2 after changes, 1 not yet, 1 never, 4 files that cannot be read, 1 files with other XML"
     )
 
 
