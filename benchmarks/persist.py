@@ -42,7 +42,7 @@ project: {PROJECT}
 queries:
   {QUERY}:
     windows:
-      rows: {{type: source, index: empty, schema: "id*:int64,{",".join(f"f{i}:int64" for i in range(FIELDS))}"}}
+      rows: {{type: source, opcodes: any, index: empty, schema: "id*:int64,{",".join(f"f{i}:int64" for i in range(FIELDS))}"}}
       kept: {{type: copy, publish: false}}
       events: {{type: source, schema: "id*:int64,created:int64", opcodes: insert-only, index: empty}}
       summed:

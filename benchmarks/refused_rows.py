@@ -36,7 +36,7 @@ project: keyed
 queries:
   cq:
     windows:
-      given: {{type: source, schema: "{SCHEMA}", publish: true}}
+      given: {{type: source, opcodes: any, schema: "{SCHEMA}", publish: true}}
       kept: {{type: copy, index: empty}}
     edges: [given -> kept]
 """

@@ -49,7 +49,7 @@ project: large
 queries:
   cq:
     windows:
-      incoming: {{type: source, index: empty, schema: "id*:int64,{fields}"}}
+      incoming: {{type: source, opcodes: any, index: empty, schema: "id*:int64,{fields}"}}
       kept: {{type: copy}}
     edges: [incoming -> kept]
 """

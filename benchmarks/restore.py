@@ -76,7 +76,7 @@ project: joined
 queries:
   cq:
     windows:
-      incoming: {{type: source, index: empty, schema: "id*:int64,g:int64,{",".join(f"f{i}:int64" for i in range(FIELDS))}"}}
+      incoming: {{type: source, schema: "id*:int64,g:int64,{",".join(f"f{i}:int64" for i in range(FIELDS))}"}}
       again: {{type: copy, index: empty}}
       kept: {{type: join, kind: leftouter, conditions: {{g: id}}, outputs: {{x: l_f0, y: r_f0}}}}
     edges: [incoming -> again, incoming -> kept as left, again -> kept as right]
@@ -88,7 +88,7 @@ project: by
 queries:
   cq:
     windows:
-      incoming: {{type: source, index: empty, schema: "{_GROUPED_ROWS}"}}
+      incoming: {{type: source, opcodes: any, index: empty, schema: "{_GROUPED_ROWS}"}}
       kept: {{type: copy, retention: {{bycount_sliding: 4, by: [g]}}}}
     edges: [incoming -> kept]
 """

@@ -40,7 +40,7 @@ project: large
 queries:
   cq:
     windows:
-      incoming: {{type: source, index: empty, schema: "id*:int64,{",".join(f"f{i}:double" for i in range(FIELDS))}"}}
+      incoming: {{type: source, opcodes: any, index: empty, schema: "id*:int64,{",".join(f"f{i}:double" for i in range(FIELDS))}"}}
       kept: {{type: copy}}
     edges: [incoming -> kept]
 """

@@ -34,7 +34,7 @@ project: texts
 queries:
   cq:
     windows:
-      incoming: {type: source, index: empty, schema: "id*:string,name:string,amount:int64"}
+      incoming: {type: source, opcodes: any, index: empty, schema: "id*:string,name:string,amount:int64"}
       kept: {type: copy}
     edges: [incoming -> kept]
 """

@@ -205,7 +205,7 @@ queries:
   q:
     windows:
       source: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,x:double,y:double"}
-      zones: {type: source, schema: "zone*:int64,x:double,y:double"}
+      zones: {type: source, opcodes: any, schema: "zone*:int64,x:double,y:double"}
       fence:
         type: geofence
         coordinates: cartesian

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+from hotspare.adapters.files.output_rows import FileStyle
 from hotspare.cli.replaying.plan import ReplayRequest, prepare
 from hotspare.cli.replaying.run import run_local
 from hotspare.interpreter import pass_over_what_is_there
@@ -53,7 +53,7 @@ def run(project: Path, events: str, sink: str) -> tuple[float, float]:
         times={},
         header_rows=None,
         messages_max=5_000,
-        rows=OutputRows(FileStyle()),
+        style=FileStyle(),
     )
     pass_over_what_is_there()
     busy, begin = time.process_time(), time.monotonic()

@@ -14,6 +14,15 @@ class RunnerKind(Enum):
     """Long-lived tasks of a Spark application host the engines of the shards."""
 
 
+class CsvForm(Enum):
+    """How a CSV file is written."""
+
+    EVENTS = "events"
+    """Rows of opcode, flags and fields, or what a connector says."""
+    PLAIN = "plain"
+    """A title line, which names the columns; opcodes where there are not only inserts."""
+
+
 class HeadPlace(Enum):
     """Where the head runs; the outputs are the same."""
 

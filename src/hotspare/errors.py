@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from errno import EACCES, EISDIR, ENOENT, ENOTDIR, EPERM, EROFS
 
 
@@ -56,13 +57,34 @@ class Place:
         return ":".join(parts)
 
 
+class Outlook(Enum):
+    """The remedy for a mistake."""
+
+    CHANGE = "change"
+    """Another text of the project."""
+    MISSING = "missing"
+    """Something that hotspare does not have yet."""
+    NEVER = "never"
+    """Forms that only the software of their vendor reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The sort of a mistake that occurs in many places: `what` is reported of `subjects`, such as `attribute pubsub`."""
+
+    what: str
+    subjects: tuple[str, ...]
+    outlook: Outlook = Outlook.CHANGE
+
+
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake of a project: where, what, and what to do about it."""
+    """A mistake of a project: where, what, and what to do about it. `kind` is None if others like it are not counted."""
 
     place: Place
     message: str
     hint: str = ""
+    kind: Kind | None = None
 
     def __str__(self) -> str:
         text = f"{self.place}: {self.message}"

@@ -16,7 +16,7 @@ _FENCE = re.compile(r"\s*```(?P<kind>\w*)")
 _FENCED = ("", "sh", "console")
 """Of other kinds no block holds commands."""
 _INDENT = " " * 4
-_COMMAND = re.compile(r"(?:\$ )?(?:\w+=\$\()?(?:[\w./-]*/)?(?:hotspare|python|make|git|pip|kafka-[\w-]+\.sh) ")
+_COMMAND = re.compile(r"(?:\$ )?(?:\w+=\$\()?(?:[\w./-]*/)?(?:hotspare|python|make|git|pip|kafka-[\w-]+\.sh|cmp|kill) ")
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,9 +92,12 @@ class PageFolder:
         waits for the end of the engine."""
         assigned = _ASSIGNED.fullmatch(command)
         name, *words = shlex.split(self._here(assigned["command"] if assigned else command))
+        if name in ("kill", "cmp"):
+            self._use(name, words)
+            return
         assert Path(name).name == "hotspare", command
-        if _runs_on(words):
-            self._begin(words)
+        if words[-1] == "&" or _runs_on(words):
+            self._begin([word for word in words if word != "&"])
             return
         with contextlib.chdir(self.folder):
             done = hotspare_here(*words)
@@ -129,12 +132,23 @@ class PageFolder:
             assert each.process.wait(_STOP_S) == 0, (each.words, each.said)
             counted = _COUNTED.search(each.said)
             if each.words[0] == "subscribe" and counted and "--topic" not in each.words:
-                assert len(self.rows(_positional(each.words))) == int(counted["rows"]), each.said
+                titles = int("--plain" in each.words)
+                assert len(self.rows(_positional(each.words))) == titles + int(counted["rows"]), each.said
 
     def _here(self, text: str) -> str:
         for there, here in self._places.items():
             text = text.replace(there, here)
         return text
+
+    def _use(self, name: str, words: Sequence[str]) -> None:
+        """Does what the shell does: `kill -9 %N` of the Nth command in the background, as soon as rows come out, and `cmp`, once
+        the files are equal, for rows are still on their way."""
+        if name == "kill":
+            self.wait_rows("live.csv", lambda rows: len(rows) > 2)
+            self.begun[int(words[-1].removeprefix("%")) - 1].process.send_signal(signal.SIGKILL)
+        else:
+            one, other = words
+            wait_until(lambda: self.rows(one) == self.rows(other), f"{one} and {other} to be equal", poll_s=0.05)
 
     def _begin(self, words: Sequence[str]) -> None:
         log = self._logs / f"{len(list(self._logs.glob('*.log')))}.log"
@@ -152,7 +166,8 @@ class PageFolder:
         assert counted.keys() == files.keys(), said
         for window, file in files.items():
             is_table = (self.folder / file).is_dir()
-            found = pq.read_table(self.folder / file).num_rows if is_table else len(self.rows(file))
+            titles = int("--plain" in words)
+            found = pq.read_table(self.folder / file).num_rows if is_table else len(self.rows(file)) - titles
             assert found == counted[window] > 0, (said, file)
 
 

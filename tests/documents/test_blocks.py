@@ -13,8 +13,8 @@ _BENCHMARK = "a measurement, whose sizes tests/unit/benchmarks has small"
 ELSEWHERE = {
     ("README.md", "git clone"): _DEMO,
     ("docs/simulation.md", "make sim"): "tests/simulation/",
-    ("docs/scale.md", "python -m benchmarks.scale_out"): _BENCHMARK,
-    ("docs/scale.md", "python -m benchmarks.kafka_streams"): _BENCHMARK,
+    ("docs/design/scale-measured.md", "python -m benchmarks.scale_out"): _BENCHMARK,
+    ("docs/design/scale-measured.md", "python -m benchmarks.kafka_streams"): _BENCHMARK,
     ("docs/scale.md", 'hotspare run shop.yaml --runner partitioned --master "local[2]"'): "tests/e2e/test_partitioned.py",
     ("docs/dataframes.md", "python examples/history/history.py"): "tests/integration/spark/test_history_example.py",
     ("examples/README.md", "../.venv/bin/python history/history.py"): "tests/integration/spark/test_history_example.py",

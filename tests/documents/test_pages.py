@@ -1,12 +1,13 @@
 """The commands of pages work as they are written there: blocks that need no server and no Spark.
 
-Engines move their batches without Spark (`--runner local`), whose outputs are the same (law Runner); README's are in
-test_pages_on_spark.py.
+Engines move their batches without Spark (`--runner local`), whose outputs are the same (law Runner).
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,18 +16,41 @@ from typing import TextIO
 import pyarrow.parquet as pq
 import pytest
 
-from tests.documents.blocks import Block, shows
+from tests.documents.blocks import ROOT, Block, shows
 from tests.documents.play import PageFolder
 from tests.unit.cli.kept import kept_bus
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
-@shows("README.md", "hotspare validate machines.yaml")
+@shows("README.md", "hotspare init", "hotspare run machines.yaml", "hotspare subscribe", "kill -9", "cmp alerts.csv")
+def test_a_csv_file_an_alert_a_kill(shown: list[Block], tmp_path: Path) -> None:
+    with PageFolder(tmp_path, "readme") as page:
+        for block in shown:
+            page.play(block)
+        assert len(page.rows("alerts.csv")) == 40
+        assert page.begun.pop(0).process.wait(60) == -signal.SIGKILL
+        assert page.begun.pop().process.wait(60) == 0
+        page.stop()
+
+
+@shows("README.md", "hotspare validate loads.yaml")
 def test_a_project_over_a_file(shown: list[Block], tmp_path: Path) -> None:
     with PageFolder(tmp_path, "readme", ["README.md"]) as page:
         page.play(*shown)
-        assert page.rows("summed.csv")[-1].startswith("I,N, 30,")
+        rows = [row.split(",") for row in page.rows("busy.csv")]
+        assert (rows[0], rows[1][:2], rows[-1][:2]) == (["opcode", "machine", "mean", "readings"], ["I", "press"], ["D", "press"])
+
+
+@shows("docs/moving-from-sas.md", "hotspare assess", "hotspare replay orders.xml", "hotspare run orders.xml")
+def test_a_project_that_moves(shown: list[Block], tmp_path: Path) -> None:
+    with PageFolder(tmp_path, "sas", places={"/opt/sas/esp/projects": "."}) as page:
+        for block in shown:
+            page.play(block)
+        page.do("hotspare publish --bus sqlite:///orders.db --window orders/cq/orders day.csv")
+        page.wait_rows("large.csv", lambda rows: len(rows) == 2)
+        page.stop()
+        assert page.rows("large.csv") == page.rows("ours.csv")
 
 
 @shows("docs/projects.md", "hotspare replay meter.yaml")
@@ -34,6 +58,19 @@ def test_the_example_of_projects(shown: list[Block], tmp_path: Path) -> None:
     with PageFolder(tmp_path, "projects", ["docs/projects.md"]) as page:
         page.play(*shown)
         assert len(page.rows("report.csv")) == 21
+
+
+@shows("docs/csv.md", "hotspare replay login.yaml", "hotspare run login.yaml")
+def test_a_csv_file_as_users_have_it(shown: list[Block], tmp_path: Path) -> None:
+    """What a newcomer does: the file that other programs write, over a file and through an engine, with the same rows."""
+    written = re.findall(r"^```csv\n(.*?)^```", (ROOT / "docs/csv.md").read_text(), re.MULTILINE | re.DOTALL)
+    with PageFolder(tmp_path, "plain", ["docs/csv.md"]) as page:
+        for block in shown:
+            page.play(block)
+        assert [(page.folder / name).read_text() for name in ("logins.csv", "failed.csv", "users.csv")] == written
+        page.wait_rows("counts.csv", lambda rows: len(rows) > 2)
+        page.stop("subscribe")
+        assert page.rows("counts.csv") == page.rows("users.csv")
 
 
 @shows("examples/README.md", "../.venv/bin/hotspare replay")
@@ -44,7 +81,7 @@ def test_the_examples(shown: list[Block], tmp_path: Path) -> None:
             assert page.rows(name) == page.rows(expected)
 
 
-@shows("docs/memory.md", "hotspare run machines.yaml")
+@shows("docs/memory.md", "hotspare run loads.yaml")
 def test_state_in_a_budget(shown: list[Block], tmp_path: Path) -> None:
     with PageFolder(tmp_path, "readme", ["README.md"]) as page:
         page.play(*shown)

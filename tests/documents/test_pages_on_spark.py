@@ -22,15 +22,6 @@ pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
 FIRST_US = 1_700_000_000_000_000
 
 
-@shows("README.md", "hotspare run machines.yaml")
-def test_a_service(shown: list[Block], tmp_path: Path) -> None:
-    """Spares and subscribers as README has them, with the runner that it has."""
-    with PageFolder(tmp_path, "readme", ["README.md"], run_options=()) as page:
-        page.play(*shown)
-        page.wait_rows("summed.csv", lambda rows: any(row.startswith("I,N, 30,") for row in rows))
-        page.stop()
-
-
 @shows("docs/dataframes.md", "hotspare replay cards.yaml --runner partitioned")
 def test_a_project_over_tables(shown: list[Block], tmp_path: Path) -> None:
     """SPEC K1. The file is in the folder where the command runs, with the rows that it counts."""

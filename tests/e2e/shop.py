@@ -48,7 +48,7 @@ queries:
       short: {type: copy, retention: {bytime_sliding: 2 seconds}, publish: true}
       large: {type: filter, condition: amount > 1, publish: true}
       recent: {type: copy, retention: {bycount_sliding: 10}, publish: true}
-      refunds: {type: source, schema: 'id*:int64,amount:double'}
+      refunds: {type: source, opcodes: any, schema: 'id*:int64,amount:double'}
       refunded: {type: copy, publish: true}
     edges: [orders -> kept, orders -> numbered, orders -> short, orders -> large, orders -> recent, refunds -> refunded]
 """

@@ -37,7 +37,7 @@ heartbeat: 200 milliseconds
 queries:
   q:
     windows:
-      rows: {type: source, schema: "id*:int64,x:double"}
+      rows: {type: source, opcodes: any, schema: "id*:int64,x:double"}
       recent: {type: copy, retention: {bytime_sliding: 1 second}, publish: true, beats: included}
     edges: [rows -> recent]
 """
@@ -47,7 +47,7 @@ heartbeat: 200 milliseconds
 queries:
   q:
     windows:
-      read: {type: source, schema: "id*:int64,x:double", reads: before/q/recent}
+      read: {type: source, opcodes: any, schema: "id*:int64,x:double", reads: before/q/recent}
       large: {type: filter, condition: x > 2}
       held: {type: copy, retention: {bytime_sliding: 2 seconds}, publish: true}
     edges: [read -> large, large -> held]

@@ -30,7 +30,7 @@ project: shop
 queries:
   sales:
     windows:
-      orders: {type: source, schema: 'id*:int64,amount:double,count:int64'}
+      orders: {type: source, opcodes: any, schema: 'id*:int64,amount:double,count:int64'}
       kept: {type: copy, publish: true}
       totals:
         type: aggregate

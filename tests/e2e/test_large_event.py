@@ -28,9 +28,9 @@ project: shop
 queries:
   q:
     windows:
-      orders: {type: source, schema: "order*:int64,k:int64"}
-      items: {type: source, schema: "item*:int64,k:int64"}
-      shelves: {type: source, schema: "shelf*:int64,k:int64"}
+      orders: {type: source, opcodes: any, schema: "order*:int64,k:int64"}
+      items: {type: source, opcodes: any, schema: "item*:int64,k:int64"}
+      shelves: {type: source, opcodes: any, schema: "shelf*:int64,k:int64"}
       some: {type: join, kind: inner, conditions: {k: k}, outputs: {k: l_k}}
       all: {type: join, kind: inner, conditions: {k: k}, outputs: {k: l_k}, publish: true}
     edges: [orders -> some as left, items -> some as right, some -> all as left, shelves -> all as right]

@@ -20,9 +20,9 @@ heartbeat: 200 milliseconds
 queries:
   sales:
     windows:
-      users: {type: source, schema: "user*:string,limit:double"}
+      users: {type: source, opcodes: any, schema: "user*:string,limit:double"}
       known: {type: statedb-writer, server: "URL", prefix: PREFIX}
-      orders: {type: source, index: empty, schema: "id*:int64,user:string,amount:double"}
+      orders: {type: source, opcodes: any, index: empty, schema: "id*:int64,user:string,amount:double"}
       kept:
         type: statedb-reader
         index: empty

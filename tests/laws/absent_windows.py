@@ -101,7 +101,7 @@ def _any_keys(topic: str, value: Callable[[int], object]) -> Callable[[np.random
     return later
 
 
-NUMBERS = '      numbers: {type: source, index: empty, schema: "id*:int64,value:int64"}\n'
+NUMBERS = '      numbers: {type: source, opcodes: any, index: empty, schema: "id*:int64,value:int64"}\n'
 KEYED = Held(
     NUMBERS + "      kept: {type: copy, publish: true}\n",
     "numbers -> kept",
@@ -109,7 +109,7 @@ KEYED = Held(
     _any_keys("numbers", lambda key: -key),
 )
 BY_ROOM = Held(
-    '      numbers: {type: source, index: empty, schema: "id*:int64,room:int64"}\n'
+    '      numbers: {type: source, opcodes: any, index: empty, schema: "id*:int64,room:int64"}\n'
     "      kept: {type: copy, retention: {bycount_sliding: 4, by: [room]}, publish: true}\n",
     "numbers -> kept",
     _by_key("numbers", lambda key: key // 4),
@@ -127,8 +127,8 @@ BY_FLOOR_AND_ROOM = replace(
 )
 """The same rooms, all on one floor, which a partial event need not name."""
 JOINED = Held(
-    """      facts: {type: source, index: empty, schema: "id*:int64,who:int64"}
-      people: {type: source, index: empty, schema: "id*:int64,team:int64"}
+    """      facts: {type: source, opcodes: any, index: empty, schema: "id*:int64,who:int64"}
+      people: {type: source, opcodes: any, index: empty, schema: "id*:int64,team:int64"}
       kept: {type: join, kind: leftouter, conditions: {who: id}, outputs: {team: r_team}, publish: true}
 """,
     "facts -> kept as left, people -> kept as right",
@@ -150,7 +150,7 @@ JOINED = Held(
 def _retained(retention: str) -> Held:
     """Rows whose values are their keys; `LIMIT` in `retention` is the number of rows."""
     return Held(
-        '      numbers: {type: source, index: empty, schema: "id*:int64,value:int64,at:stamp"}\n'
+        '      numbers: {type: source, opcodes: any, index: empty, schema: "id*:int64,value:int64,at:stamp"}\n'
         f"      kept: {{type: copy, retention: {{{retention}}}, publish: true}}\n",
         "numbers -> kept",
         lambda rows: (Sent("numbers", SECOND + at, retained_rows(keys, SECOND + at)) for at, keys in _tenths(rows)),

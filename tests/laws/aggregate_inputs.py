@@ -29,7 +29,7 @@ project: p
 queries:
   q:
     windows:
-      rows: {type: source, schema: "id*:int64,g:int64,x:double,n:int64,m:money"}
+      rows: {type: source, opcodes: any, schema: "id*:int64,g:int64,x:double,n:int64,m:money"}
       groups: {type: aggregate, schema: "g*:int64,u:double,v:double,w:int64,x:double,y:double,z:double,nth:int64,cat:string,
                  a:double,b:double,c:double,d:double,e:double,f:double,h:double,i:int64,j:money,k:int64,l:int64,m:double,
                  n:int32,o:double,p:double,q:double,r:double,s:double,t:int64,least:money,greatest:money",
@@ -47,7 +47,7 @@ project: p
 queries:
   q:
     windows:
-      rows: {type: source, schema: "id*:int64,g:int64,s:string"}
+      rows: {type: source, opcodes: any, schema: "id*:int64,g:int64,s:string"}
       groups: {type: aggregate, schema: "g*:int64,a:string,b:string,c:string,d:string",
                outputs: {a: ESP_aMin(s), b: ESP_aMode(s), c: "ESP_aMinTimed(s, 1)", d: "ESP_aMaxTimed(s, 2)"}}
     edges: [rows -> groups]
@@ -57,7 +57,7 @@ project: p
 queries:
   q:
     windows:
-      rows: {type: source, schema: "id*:int64,g:int64,x:double,n:int64,m:money"}
+      rows: {type: source, opcodes: any, schema: "id*:int64,g:int64,x:double,n:int64,m:money"}
       groups: {type: aggregate, schema: "g*:int64,a:double,b:double,c:double,d:double,e:int64,f:money,g1:int64,h:int64,i:double",
                outputs: {a: ESP_aSum(x), b: ESP_aAve(x), c: ESP_aMin(x), d: ESP_aMax(x), e: ESP_aSum(n), f: ESP_aSum(m),
                          g1: ESP_aCount(), h: ESP_aCountOpcodes(1), i: ESP_aStd(x)}}

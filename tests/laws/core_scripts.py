@@ -20,8 +20,8 @@ project: everything
 queries:
   cq:
     windows:
-      loose: {type: source, index: empty, schema: "id*:string,at:stamp,x:double,s:string"}
-      keyed: {type: source, schema: "id*:string,at:stamp,x:double,s:string"}
+      loose: {type: source, opcodes: any, index: empty, schema: "id*:string,at:stamp,x:double,s:string"}
+      keyed: {type: source, opcodes: any, schema: "id*:string,at:stamp,x:double,s:string"}
       generated:
         type: source
         index: empty

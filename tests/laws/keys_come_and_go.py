@@ -20,7 +20,7 @@ project: p
 queries:
   q:
     windows:
-      w0: {type: source, schema: "id*:int64,x:int64,s:string"}
+      w0: {type: source, opcodes: any, schema: "id*:int64,x:int64,s:string"}
       w1: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,x:int64,s:string"}
       kept: {type: copy, publish: true}
       recent: {type: copy, retention: {bytime_sliding: 2 seconds}, publish: true}

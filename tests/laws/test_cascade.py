@@ -34,7 +34,7 @@ heartbeat: 100 milliseconds
 queries:
   q:
     windows:
-      rows: {type: source, schema: "id*:int64,x:double,t:string"}
+      rows: {type: source, opcodes: any, schema: "id*:int64,x:double,t:string"}
       recent: {type: copy, retention: {bytime_sliding: 300 milliseconds}, publish: true, beats: included}
     edges: [rows -> recent]
 """
@@ -44,7 +44,7 @@ heartbeat: 200 milliseconds
 queries:
   q:
     windows:
-      read: {type: source, schema: "id*:int64,x:double,t:string"READS}
+      read: {type: source, opcodes: any, schema: "id*:int64,x:double,t:string"READS}
       own: {type: source, schema: "id*:int64,x:double,t:string", opcodes: insert-only, index: empty}
       held: {type: copy, retention: {bytime_sliding: 500 milliseconds}, publish: true}
       counted: {type: aggregate, schema: "t*:string,n:int64,s:double", outputs: {n: ESP_aCount(), s: ESP_aSum(x)}, publish: true}
@@ -181,8 +181,8 @@ def test_time_passes_behind_where_nothing_is_put_out() -> None:
 def test_a_partial_update_stays_one_behind() -> None:
     """A window without rows puts events out as they came: what one does not say, the window behind keeps."""
     schema = '"id*:int64,x:double,t:string"'
-    first = f"{{type: source, schema: {schema}, index: empty, publish: true, beats: included}}"
-    second = f"{{type: source, schema: {schema}, reads: before/q/recent}}"
+    first = f"{{type: source, opcodes: any, schema: {schema}, index: empty, publish: true, beats: included}}"
+    second = f"{{type: source, opcodes: any, schema: {schema}, reads: before/q/recent}}"
     both = f"{{read: {second}, held: {{type: copy, publish: true}}}}"
     before, behind = (
         compile_plan(load_text(text).resolved)

@@ -27,7 +27,7 @@ project: p
 queries:
   q:
     windows:
-      w0: {type: source, schema: "id*:int64"}
+      w0: {type: source, opcodes: any, schema: "id*:int64"}
       odd: {type: filter, condition: id % 2 = 1}
       gauge: {type: counter, count_interval: 1.5 seconds, clear_interval: 4 seconds, publish: true}
     edges: [w0 -> gauge, odd -> gauge, w0 -> odd]

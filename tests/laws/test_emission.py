@@ -32,7 +32,7 @@ retention_tracking: "{tracking}"
 queries:
   q:
     windows:
-      source: {{type: source, schema: "id*:int64,s:string,x:double"}}
+      source: {{type: source, opcodes: any, schema: "id*:int64,s:string,x:double"}}
       few: {{type: copy, retention: {{bycount_sliding: 2}}, publish: true}}
       few_held: {{type: copy, retention: {{bycount_sliding: 2}}, publish: true, pulse: 3 seconds}}
       few_new: {{type: copy, retention: {{bycount_sliding: 2}}, publish: true, pulse: 3 seconds, output: insert-only}}
@@ -42,7 +42,7 @@ queries:
       brief_held: {{type: copy, retention: {{bytime_sliding: 2 seconds}}, publish: true, pulse: 3 seconds}}
       told: {{type: filter, index: empty, condition: "ESP_OPCODE <> 'UB'", publish: true}}
       told_held: {{type: filter, index: empty, condition: "ESP_OPCODE <> 'UB'", publish: true, pulse: 3 seconds}}
-      stream: {{type: source, index: empty, schema: "id*:int64,s:string,x:double", publish: true}}
+      stream: {{type: source, opcodes: any, index: empty, schema: "id*:int64,s:string,x:double", publish: true}}
       stream_held: {{type: copy, index: empty, publish: true, pulse: 3 seconds}}
       behind: {{type: copy, publish: true}}
     edges: [source -> few, source -> few_held, source -> few_new, source -> few_collapsed, source -> few_promised, source -> brief,

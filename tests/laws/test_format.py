@@ -20,6 +20,7 @@ from hotspare.adapters.esp.connector_options import file_style, publish_options
 from hotspare.adapters.esp.topic_options import topic_publish_options, topic_send_options
 from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.files.publisher import publish_file
+from hotspare.adapters.files.row_cutter import rows_of_text
 from hotspare.adapters.topics.publisher import publish_topic
 from hotspare.bus.contract import FORMAT_HEADER, Bus, Message, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
@@ -27,6 +28,8 @@ from hotspare.bus.sqlite import SqliteBus
 from hotspare.bus.topic_reader import BusTopicReader
 from hotspare.engine.codec import arrow_block, avro_block
 from hotspare.engine.codec.csv.decode import DecodedRows, decode_rows
+from hotspare.engine.codec.csv.grammar import grammar, quoted
+from hotspare.engine.codec.csv.rows import RowPrefix
 from hotspare.engine.codec.json.decode import decode_json
 from hotspare.engine.rows.batch import ARROW_TYPE, output_schema
 from hotspare.engine.rows.refusals import BadRows
@@ -47,6 +50,7 @@ TOPICS = ["csv", "json", "avro", "binary"]
 NAMES = ["opcode", "flags", "event", "value", "hs_opcode", "hs_flags", "name", "xml", "Opcode", "_", "x1", "hs"]
 PUBLISHED = (Opcode.INSERT, Opcode.UPDATE, Opcode.UPSERT, Opcode.DELETE, Opcode.SAFE_DELETE)
 
+comma = grammar()
 Row = tuple[int, int, tuple[Any, ...]]
 """Opcode, flags and values; times as numbers, doubles as their bits."""
 
@@ -91,6 +95,8 @@ ODD_TEXTS += [
 TEXTS = st.one_of(st.sampled_from(ODD_TEXTS), st.lists(st.sampled_from(ODD_TEXTS), max_size=4).map("".join), st.text(max_size=12))
 FEW_DECIMALS = st.integers(-(10**12), 10**12).map(lambda number: number / 10**6)
 """Doubles that six decimals say exactly, as files of CSV have them."""
+TIMES = whole(64) | st.integers(-(10**17), 3 * 10**17) | st.integers(0, 2 * 10**9).map(lambda seconds: seconds * 10**6)
+"""Stamps that a calendar has, and others."""
 VALUES: dict[FieldType, st.SearchStrategy[Any]] = {
     FieldType.INT32: whole(32),
     FieldType.INT64: whole(64),
@@ -111,15 +117,18 @@ def values(type_: FieldType, doubles: st.SearchStrategy[float]) -> st.SearchStra
 
 
 @st.composite
-def batches(draw: st.DrawFn, doubles: st.SearchStrategy[float]) -> tuple[Schema, pa.RecordBatch]:
-    """A schema and outputs of it."""
+def batches(
+    draw: st.DrawFn, doubles: st.SearchStrategy[float], times: st.SearchStrategy[int] | None = None
+) -> tuple[Schema, pa.RecordBatch]:
+    """A schema and outputs of it, with `times` in stamps, if they are given."""
     names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=5))
     types = [draw(st.sampled_from(FieldType)) for _ in names]
     schema = Schema((Field("id", FieldType.INT64, KeyRole.KEY), *map(Field, names, types)))
     count = draw(st.integers(1, 5))
     columns = [pa.array(draw(st.lists(whole(64), min_size=count, max_size=count)))]
     for type_ in types:
-        column = draw(st.lists(st.none() | values(type_, doubles), min_size=count, max_size=count))
+        drawn = times if times is not None and type_ is FieldType.STAMP else values(type_, doubles)
+        column = draw(st.lists(st.none() | drawn, min_size=count, max_size=count))
         columns.append(arrow(column, type_))
     opcodes = draw(st.lists(st.sampled_from(PUBLISHED), min_size=count, max_size=count))
     flags = draw(
@@ -225,6 +234,57 @@ def through_a_file(format_: str, schema: Schema, batch: pa.RecordBatch, suffix: 
     assert read(inbound(bus), schema) == written(batch, schema)
 
 
+@given(data=st.data(), prefix=st.sampled_from(RowPrefix), delimiter=st.sampled_from(",;|"))
+def test_through_plain_files(data: st.DataObject, prefix: RowPrefix, delimiter: str) -> None:
+    """What `plain` writes, `plain` reads back: with opcodes where there are not only inserts, and with the columns in any order."""
+    schema, batch = data.draw(batches(st.floats(), TIMES))
+    if prefix is not RowPrefix.EVENT:
+        batch = with_column(batch, "hs:flags", [int(Flag.NORMAL)] * len(batch))
+    if prefix is RowPrefix.NONE:
+        batch = with_column(batch, "hs:opcode", [int(Opcode.INSERT)] * len(batch))
+    rows = OutputRows(file_style(connector("fs", SUBSCRIBE, plain="true"), prefix), schema)
+    text = rows.title(batch) + rows.text(batch)
+    assert read_plain(text, schema) == written(batch, schema)
+    order = data.draw(st.permutations(range(len(schema) + len(prefix.value))))
+    assert read_plain(reordered(text, order, delimiter), schema, csvfielddelimiter=delimiter) == written(batch, schema)
+
+
+@given(made=batches(st.floats(), TIMES), prefix=st.sampled_from([RowPrefix.NONE, RowPrefix.OPCODE]))
+def test_through_plain_json(made: tuple[Schema, pa.RecordBatch], prefix: RowPrefix) -> None:
+    """Members of opcode and flags are left out where they say nothing; a reader of JSON needs no option for it."""
+    schema, batch = made
+    batch = with_column(batch, "hs:flags", [int(Flag.NORMAL)] * len(batch))
+    if prefix is RowPrefix.NONE:
+        batch = with_column(batch, "hs:opcode", [int(Opcode.INSERT)] * len(batch))
+    text = OutputRows(file_style(connector("fs", SUBSCRIBE, plain="true", fstype="json"), prefix), schema).text(batch)
+    parts, bad = decode_json(pa.array([text], pa.binary()), schema)
+    assert not len(bad)
+    rows = [row for part in parts for row in rows_of(part.opcode.tolist(), part.flags.tolist(), part.columns)]
+    assert rows == written(batch, schema)
+    assert b"hs:sequence" not in text
+
+
+def with_column(batch: pa.RecordBatch, name: str, values: Sequence[int]) -> pa.RecordBatch:
+    place = batch.schema.get_field_index(name)
+    return batch.set_column(place, batch.schema.field(place), pa.array(values, pa.uint8()))
+
+
+def reordered(text: bytes, order: Sequence[int], delimiter: str) -> bytes:
+    lines = [[comma.value(column) for column in comma.columns(row)] for row in rows_of_text(text)]
+    quoted_lines = [[b"" if value is None else quoted(value) for value in line] for line in lines]
+    return b"\n".join(delimiter.encode().join(line[place] for place in order) for line in quoted_lines)
+
+
+def read_plain(text: bytes, schema: Schema, **properties: str) -> list[Row]:
+    bus = new_bus()
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "out"
+        path.write_bytes(text)
+        reader = connector("fs", PUBLISH, plain="true", blocksize="2", **properties)
+        publish_file(bus, IN, path, publish_options(reader, schema, "s"), threading.Event())
+    return read(inbound(bus), schema)
+
+
 @pytest.mark.parametrize("format_", TOPICS)
 @given(made=batches(st.floats()), upsert=st.booleans())
 def test_through_topics(format_: str, made: tuple[Schema, pa.RecordBatch], upsert: bool) -> None:
@@ -263,6 +323,7 @@ queries:
     windows:
       source:
         type: source
+        opcodes: any
         index: empty
         schema: {schema}
         publish: true

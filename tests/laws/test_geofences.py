@@ -27,8 +27,8 @@ project: p
 queries:
   q:
     windows:
-      cars: {type: source, schema: "id*:int64,x:double,y:double"}
-      shapes: {type: source, schema: "name*:int64,x:double,y:double,r:double,edge:string"}
+      cars: {type: source, opcodes: any, schema: "id*:int64,x:double,y:double"}
+      shapes: {type: source, opcodes: any, schema: "name*:int64,x:double,y:double,r:double,edge:string"}
       fence: {type: geofence, geometry: {x: x, y: y, radius_field: r, data: edge}, position: {x: x, y: y, lookup: 1},
               results: all, outputs: {id: shape, distance: far, number: n}, publish: true}
       closest: {type: geofence, geometry: {x: x, y: y, radius_field: r, data: edge}, position: {x: x, y: y, lookup: 1},

@@ -27,7 +27,7 @@ project: resident
 queries:
   q:
     windows:
-      source: {type: source, index: empty, schema: "id*:int64,s:string,value:double"}
+      source: {type: source, opcodes: any, index: empty, schema: "id*:int64,s:string,value:double"}
       kept: {type: copy, publish: true}
       preferred: {type: copy, resident: prefer, publish: true}
       stays: {type: copy, resident: always, publish: true}
@@ -210,7 +210,7 @@ project: priorities
 queries:
   q:
     windows:
-      source: {type: source, index: empty, schema: "id*:int64,s:string,value:double"}
+      source: {type: source, opcodes: any, index: empty, schema: "id*:int64,s:string,value:double"}
       kept: {type: copy}
       preferred: {type: copy, resident: prefer}
       stays: {type: copy, resident: always}

@@ -48,7 +48,7 @@ heartbeat: {span_us} microseconds
 queries:
   q:
     windows:
-      a: {{type: source, index: empty, schema: "k*:int64,t:stamp"}}
+      a: {{type: source, opcodes: any, index: empty, schema: "k*:int64,t:stamp"}}
       b: {{type: copy, retention: {{bytime_jumping_lookback: {span_us} microseconds, unit: {span_us} microseconds, field: t}}}}
     edges: [a -> b]
 """

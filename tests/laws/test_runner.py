@@ -34,6 +34,7 @@ queries:
     windows:
       keyed:
         type: source
+        opcodes: any
         schema: id*:int64,x:double,name:string
         publish: true
       plain:

@@ -22,7 +22,7 @@ project: p
 queries:
   q:
     windows:
-      w0: {{type: source, schema: "id*:int64,x:int64,s:string,at:stamp"{source}}}
+      w0: {{type: source, opcodes: any, schema: "id*:int64,x:int64,s:string,at:stamp"{source}}}
       kept: {{type: copy, splitter: "{splitter}"{kept}, publish: true}}
       none: {{type: copy, index: empty, publish: true}}
       one: {{type: copy, index: empty, publish: true}}

@@ -27,12 +27,12 @@ project: texts
 queries:
   q:
     windows:
-      source: {type: source, index: empty, schema: "name*:string,part:string,fragment:string"}
+      source: {type: source, opcodes: any, index: empty, schema: "name*:string,part:string,fragment:string"}
       kept: {type: copy, publish: true}
       recent: {type: copy, retention: {bytime_sliding: 3 seconds}, publish: true}
       newest: {type: copy, retention: {bycount_sliding: 2, by: [part]}, publish: true}
       longer: {type: filter, condition: "length(fragment) > 420", resident: always, publish: true}
-      parts: {type: source, schema: "part*:string,note:string"}
+      parts: {type: source, opcodes: any, schema: "part*:string,note:string"}
       noted: {type: join, kind: leftouter, index: empty, conditions: {part: part}, outputs: {fragment: l_fragment, note: r_note},
               publish: true}
       grouped:

@@ -80,8 +80,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 ROOMS: dict[str, tuple[str, ...]] = {
     "engine": ("rows", "expressions", "kernels", "state", "codec", "head", "code", "operators"),
     "ha": ("calls", "rules", "outputs", "effects"),
-    "adapters": ("failover", "files", "topics", "state", "sockets", "esp"),
-    "cli": ("shared", "looking", "replaying"),
+    "adapters": ("failover", "files", "topics", "state", "sockets", "esp", "guess"),
+    "cli": ("shared", "looking", "replaying", "initial"),
 }
 """The folders of a part, lowest first: each may import those before it."""
 

@@ -87,6 +87,7 @@ queries:
         index: empty
       second:
         type: source
+        opcodes: any
         schema: id*:int64,x:int64
       recent:
         type: copy

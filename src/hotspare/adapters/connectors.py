@@ -44,6 +44,7 @@ from hotspare.bus.limits import partitions_of
 from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_topic_reader, open_topic_writer
 from hotspare.bus.topic_reader import BusTopicReader
+from hotspare.engine.codec.csv.rows import RowPrefix
 from hotspare.engine.routing import routing_of
 from hotspare.errors import BusError, HotspareError
 from hotspare.ha.ports import ConnectorFacts
@@ -107,7 +108,7 @@ class ConnectorSet:
     the engine has taken a partition in its order, None for one that it does not read.
 
     Where the project is divided, those of the first shard publish, to all partitions; each shard's subscribers write its outputs,
-    to files of their own (`shard_file`). `stop` waits for at most `stop_timeout_s`.
+    to files of their own (`shard_file`). `stop` waits for at most `stop_timeout_s`. `prefixes` are `Plan.prefixes`.
     """
 
     def __init__(
@@ -122,12 +123,14 @@ class ConnectorSet:
         taken: Callable[[Partition], int | None] = lambda partition: None,
         stop_timeout_s: float = STOP_TIMEOUT_S,
         after_failure: Retry = AFTER_FAILURE,
+        prefixes: Mapping[str, RowPrefix] | None = None,
     ) -> None:
         self._resolved = resolved
         self._stop_timeout_s = stop_timeout_s
         self._after_failure = after_failure
         self._bus = bus
         self._prefix = prefix
+        self._prefixes = prefixes or {}
         self._home = absolute_path(home or "")
         self._log = log or Log()
         self._run: _Run | None = None
@@ -262,7 +265,7 @@ class ConnectorSet:
             routing=routing,
             standing=standing,
             troubled=waits,
-            warn=partial(log.event, LogEvent.STAMPS_EARLY),
+            warn=partial(log.event, LogEvent.SOURCE_WARNING),
             skipped=partial(log.event, LogEvent.INPUT_LOST),
         )
         publish(window, connector, source, stop)
@@ -274,7 +277,8 @@ class ConnectorSet:
             lines, add = line_options(connector, schema), source.standing.add
             publish_lines(self._bus, source.partition, address, lines, stop, routing=source.routing, report=add, warn=source.warn)
             return
-        options = publish_options(connector, schema, source.name)
+        declared = self._resolved.window(window).window
+        options = publish_options(connector, schema, source.name, type_of(declared).row_defaults(declared))
         file = Path(connector.get("fsname"))
         count = source.standing.counter()
         publish_file(
@@ -380,7 +384,8 @@ class ConnectorSet:
         stop: threading.Event,
         standing: ConnectorStanding,
     ) -> None:
-        rows = OutputRows(file_style(connector), self._resolved.schema(window))
+        style = file_style(connector, self._prefixes.get(str(window), RowPrefix.EVENT))
+        rows = OutputRows(style, self._resolved.schema(window))
         address, partition = connector_address(connector), None if self._shard.is_whole else self._shard.number
         if address is not None:
             subscribe_lines(self._bus, topic, address, rows, line_format(connector), stop, partition=partition, report=standing.add)

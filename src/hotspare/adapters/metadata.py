@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hotspare.bus.contract import Bus, HeaderGuard, Outgoing, Partition
 from hotspare.bus.limits import RECORD_BYTES_MAX
 from hotspare.bus.naming import bad_topic, inbound_topic, metadata_topic, outbound_topic
+from hotspare.engine.codec.csv.rows import RowPrefix
 from hotspare.engine.codec.topic_format import inbound_format, outbound_format
 from hotspare.errors import BusError, BusUnavailable, UnknownResult
+from hotspare.model.events import Opcode
 from hotspare.model.fingerprint import resolved_hash
 from hotspare.model.partitioning import partition_fields
+from hotspare.model.project import KeyOrigin
 from hotspare.model.resolve import Resolved
+from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.model.windows.registry import type_of
 from hotspare.retry import Pauses, Retry
 
 PROJECT_HEADER = "hotspare-project"
@@ -33,7 +38,8 @@ class WindowMetadata:
     """`inbound` and `outbound` are topic names, "" where events neither come in nor go out; formats as in message headers.
 
     `partition_by`: the field that says in which of its topic's partitions a row belongs, "" where the project is not divided.
-    `reads`: the stream of another project, `project/query/window`, that a source window reads.
+    `reads`: the stream of another project, `project/query/window`, that a source window reads. `rows`: what rows of a source window
+    are that state neither an opcode nor a key. `prefix`: the columns that rows of the output stream need before their fields.
     """
 
     schema: Schema
@@ -43,6 +49,8 @@ class WindowMetadata:
     outbound_format: str = ""
     partition_by: str = ""
     reads: str = ""
+    rows: RowDefaults = field(default_factory=RowDefaults, kw_only=True)
+    prefix: RowPrefix = field(default=RowPrefix.EVENT, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +63,8 @@ class ProjectMetadata:
     windows: Mapping[str, WindowMetadata]
 
 
-def describe(resolved: Resolved, prefix: str, shards: int = 1) -> ProjectMetadata:
-    """Of a project that is divided into so many shards."""
+def describe(resolved: Resolved, prefix: str, shards: int = 1, prefixes: Mapping[str, RowPrefix] | None = None) -> ProjectMetadata:
+    """Returns the metadata of a project that is divided into `shards`. `prefixes` are those of its plan."""
     name, by = resolved.project.name, partition_fields(resolved) if shards > 1 else {}
     windows = {}
     for each in resolved.windows:
@@ -72,6 +80,8 @@ def describe(resolved: Resolved, prefix: str, shards: int = 1) -> ProjectMetadat
             outbound_format=outbound_format(each.window).header.decode() if is_stream else "",
             partition_by=by.get(each.id, ""),
             reads="" if reads is None else str(reads),
+            rows=type_of(each.window).row_defaults(each.window),
+            prefix=(prefixes or {}).get(str(each.id), RowPrefix.EVENT),
         )
     return ProjectMetadata(name, resolved_hash(resolved), bad_topic(prefix, name), windows)
 
@@ -126,6 +136,9 @@ def _text(metadata: ProjectMetadata) -> bytes:
             "outbound_format": window.outbound_format,
             "partition_by": window.partition_by,
             "reads": window.reads,
+            "row_opcode": window.rows.opcode.name,
+            "keys": window.rows.keys.name,
+            "prefix": window.prefix.name,
         }
         for name, window in metadata.windows.items()
     ]
@@ -152,7 +165,9 @@ def _metadata(text: bytes, place: str) -> ProjectMetadata:
 
 def _window(document: Mapping[str, Any]) -> WindowMetadata:
     names = ("inbound", "inbound_format", "outbound", "outbound_format", "partition_by", "reads")
-    return WindowMetadata(_schema(document["schema"]), *(str(document[name]) for name in names))
+    rows = RowDefaults(Opcode[document["row_opcode"]], KeyOrigin[document["keys"]])
+    texts = (str(document[name]) for name in names)
+    return WindowMetadata(_schema(document["schema"]), *texts, rows=rows, prefix=RowPrefix[document["prefix"]])
 
 
 def _schema(text: str) -> Schema:

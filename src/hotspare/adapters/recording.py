@@ -268,7 +268,7 @@ def _runs(file: ReplayFile, place: int, progress: RecordingProgress, warn: Calla
     """The rows with their times, which never fall; _NEVER before the first one."""
     newest_us, number = _NEVER, 0
     stamps = FirstStamps(str(file.path), file.schema, warn)
-    for values, lines in _blocks(file, progress):
+    for values, lines in _blocks(file, progress, warn=warn):
         stamps.look(values.slice(0, FirstStamps.ROWS).to_pylist(), file.options.form.written)
         times_us = np.maximum.accumulate(np.append(newest_us, _times_us(file, values, number)))[1:]
         newest_us = int(times_us[-1])
@@ -313,21 +313,28 @@ def _field_times_us(file: ReplayFile, values: pa.Array) -> Int64s:
     return found
 
 
-def _blocks(file: ReplayFile, progress: RecordingProgress, rows_max: int = _ROWS) -> Iterator[tuple[pa.Array, Int64s]]:
-    """The file's rows in canonical form and their lines, over its repetitions, up to its limit of events."""
+def _blocks(
+    file: ReplayFile,
+    progress: RecordingProgress,
+    rows_max: int = _ROWS,
+    warn: Callable[[str], None] = lambda sentence: None,
+) -> Iterator[tuple[pa.Array, Int64s]]:
+    """The file's rows in canonical form and their lines, over its repetitions, up to its limit of events. `warn` gets what is odd
+    about its titles, once."""
     options = file.options
     left = options.events_max or None
     is_first = True
-    for _ in range(options.repeats + 1):
-        source = RowFile(file.path, form=options.form, skip_rows=options.header_rows, growth=options.growth)
+    for number in range(options.repeats + 1):
+        told = (lambda sentence: None) if number else warn
+        source = RowFile(file.path, form=options.form, skip_rows=options.header_rows, growth=options.growth, warn=told)
         try:
             begin = progress.bytes_read
             while (left is None or left > 0) and len(rows := source.take(rows_max if left is None else min(rows_max, left))):
                 if is_first:
-                    check_columns(rows.first_texts(), options.form, file.path)
+                    check_columns(rows.first_texts(), source.form, file.path)
                     is_first = False
                 left = None if left is None else left - len(rows)
                 progress.bytes_read = begin + int(rows.ends[-1])
-                yield options.form.canonical_texts(rows.texts), rows.lines
+                yield source.form.canonical_texts(rows.texts), rows.lines
         finally:
             source.close()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.choices import CsvForm
 from hotspare.cli import publish, subscribe
 from hotspare.cli.shared.inbound import Target
 from hotspare.cli.shared.places import PATH, URL
@@ -52,18 +53,19 @@ def command(
 def _publish(line: AdapterLine, chosen: Transport, project: Path | None) -> None:
     from hotspare.adapters.esp.connector_options import publish_options
     from hotspare.bus.open import open_bus
-    from hotspare.cli.shared.project_file import Side, partition_field, window_schema
+    from hotspare.cli.shared.project_file import source_rows
 
     prefix = prefix_of(line.url, "")
     with contextlib.closing(open_bus(chosen.bus_url)) as bus:
-        schema = window_schema(bus, prefix, project, None, line.url, Side.SOURCE)
-        field = partition_field(bus, prefix, project, None, line.url)
-        target = Target(chosen.bus_url, prefix, line.url, chosen.partition or None, partition_by=field)
-        publish.publish_rows(bus, target, line.file, publish_options(line.connector, schema), chosen.turns)
+        known = source_rows(bus, prefix, project, None, line.url)
+        target = Target(chosen.bus_url, prefix, line.url, chosen.partition or None, partition_by=known.partition_by)
+        options = publish_options(line.connector, known.schema, rows=known.defaults)
+        publish.publish_rows(bus, target, line.file, options, chosen.turns)
 
 
 def _subscribe(line: AdapterLine, chosen: Transport, project: Path | None) -> None:
-    from hotspare.adapters.esp.connector_options import file_style, subscribe_options
+    from hotspare.adapters.esp.connector_options import file_style, is_plain, subscribe_options
 
     stream = Stream(prefix_of(line.url, ""), line.url, project=project)
-    subscribe.subscribe_rows(chosen, stream, line.file, file_style(line.connector), subscribe_options(line.connector))
+    style, form = file_style(line.connector), CsvForm.PLAIN if is_plain(line.connector) else CsvForm.EVENTS
+    subscribe.subscribe_rows(chosen, stream, line.file, style, subscribe_options(line.connector), form)

@@ -22,12 +22,14 @@ from hotspare.interpreter import fix_environment
 from hotspare.telemetry.secrets import masked
 
 COMMANDS: tuple[str, ...] = (
+    "init",
     "run",
     "replay",
     "publish",
     "subscribe",
     "adapter",
     "validate",
+    "assess",
     "status",
     "start",
     "stop",

@@ -30,7 +30,15 @@ from hotspare.cli.shared.turns import (
     say_warning,
     transport,
 )
-from hotspare.cli.shared.values import ShardsOption, StampUnitOption, chosen_stamp_unit, prefix_of, refuse_idle
+from hotspare.cli.shared.values import (
+    DateFormatOption,
+    PlainOption,
+    ShardsOption,
+    StampUnitOption,
+    chosen_stamp_unit,
+    prefix_of,
+    refuse_idle,
+)
 from hotspare.places import absolute_place, file_at
 
 if TYPE_CHECKING:
@@ -39,6 +47,7 @@ if TYPE_CHECKING:
     from hotspare.adapters.files.row_routing import RowRouting
     from hotspare.adapters.sockets.line_socket import Address
     from hotspare.bus.contract import Bus, Partition
+    from hotspare.cli.shared.project_file import SourceRows
 
 
 _PartitionOption = Annotated[
@@ -93,6 +102,7 @@ def command(
     prefix: Annotated[str, typer.Option(help="First part of all topic names.")] = "hotspare",
     project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    plain: PlainOption = False,
     header: Annotated[int, typer.Option(min=0, help="Rows to leave out at the beginning.")] = 0,
     growing: Annotated[bool, typer.Option("--growing", help="Wait for more rows at the end of the file, until Ctrl-C.")] = False,
     rate: Annotated[float, typer.Option(min=0, help="Events per second; 0 is as fast as possible.")] = 0.0,
@@ -104,7 +114,7 @@ def command(
     publishwithupsert: Annotated[bool, typer.Option("--publishwithupsert", help="Publish inserts as upserts.")] = False,
     noautogenfield: Annotated[bool, typer.Option("--noautogenfield", help="The rows lack the generated key's column.")] = False,
     delimiter: Annotated[str, typer.Option(help="What separates the columns.")] = ",",
-    dateformat: Annotated[str, typer.Option(help="How dates and stamps are written (strptime); needs the schema.")] = "",
+    dateformat: DateFormatOption = "",
     stamp_unit: StampUnitOption = "",
     source: Annotated[str, typer.Option(help="Name under which the position is kept; by default the file's path.")] = "",
     partition: _PartitionOption = None,
@@ -124,11 +134,11 @@ def command(
 ) -> None:
     """Publish a file, or a topic of others. Start the same command again after a crash: it goes on with the next row."""
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
-    from hotspare.cli.shared.project_file import Side, partition_field, window_schema
+    from hotspare.cli.shared.project_file import source_rows
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
-    target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards)
-    with contextlib.closing(open_bus(target.bus_url)) as opened:
+    with contextlib.closing(open_bus(chosen.bus_url)) as opened:
+        known = source_rows(opened, prefix_of(window, prefix), project, set_, window)
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
             flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
@@ -137,26 +147,28 @@ def command(
             delimiter=delimiter,
             date_format=dateformat or chosen.date_format,
             stamp_unit=chosen_stamp_unit(stamp_unit),
-            schema=window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),
+            schema=known.schema,
+            plain=known.defaults if plain else None,
         )
-        target = _placed(target, chosen, partition_field(opened, target.prefix, project, set_, window))
-        options = replace(_options(form, "growing" if growing else "fixed"), header_rows=header, rate=rate, events_max=maxevents)
-        options = replace(options, repeats=repeatcount, block_rows=blocksize, source_name=source)
         others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value, skip_lost)
+        options = _options(form, "growing" if growing else "fixed", rate, (header, maxevents, repeatcount, blocksize), source)
+        target = _placed(Target(chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards), chosen, known)
         (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
 
 
-def _options(form: RowForm, growth: str) -> PublishOptions:
+def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, int, int], source_name: str) -> PublishOptions:
+    """`counts`: rows to leave out, events in all, repetitions, and rows per message."""
     from hotspare.adapters.files.publisher import PublishOptions
     from hotspare.adapters.files.row_file import Growth
 
-    return PublishOptions(form=form, growth=Growth(growth))
+    header_rows, events_max, repeats, block_rows = counts
+    return PublishOptions(form, Growth(growth), header_rows, rate, events_max, repeats, block_rows, source_name)
 
 
-def _placed(target: Target, chosen: Transport, field: str) -> Target:
+def _placed(target: Target, chosen: Transport, known: SourceRows) -> Target:
     """With the partition of the transport's configuration, where none was said, and the field by which rows find theirs."""
     partition = chosen.partition or None if target.partition is None else target.partition
-    return replace(target, partition=partition, partition_by=field)
+    return replace(target, partition=partition, partition_by=known.partition_by)
 
 
 def publish_files(bus: Bus, target: Target, source: OtherTopic, options: PublishOptions, turns: TurnOptions) -> None:
@@ -170,6 +182,8 @@ def publish_files(bus: Bus, target: Target, source: OtherTopic, options: Publish
         "--skip-lost": source.skips_lost,
     }
     refuse_idle(asked, "without --topic", "name the topic with --topic")
+    if options.form.plain is not None:
+        refuse_idle(_of_columns(options), "with --plain", "leave it out: titles say which columns there are")
     if target.format is not Lines.csv:
         options = replace(options, form=_of_events(options, target.format))
     publish_rows(bus, target, source.url, options, turns)
@@ -177,18 +191,23 @@ def publish_files(bus: Bus, target: Target, source: OtherTopic, options: Publish
 
 def _of_events(options: PublishOptions, lines: Lines) -> RowForm:
     """The form of events that are not CSV: they name their fields. UsageError for what is said of columns."""
+    form = options.form
+    asked = {"--plain": form.plain is not None, **_of_columns(options), "--delimiter": form.delimiter != ","}
+    refuse_idle(asked, f"of a file in {lines.value}", "its events name their fields: leave it out")
+    return replace(form, format=file_format(lines))
+
+
+def _of_columns(options: PublishOptions) -> dict[str, object]:
+    """Returns by option whether it says which columns rows have."""
     from hotspare.adapters.files.canonical import FlagColumn, KeyPresence, OpcodeColumn
 
     form = options.form
-    asked = {
+    return {
         "--header": options.header_rows,
         "--addcsvopcode": form.opcode is OpcodeColumn.ABSENT,
         "--addcsvflags": form.flag is not FlagColumn.PRESENT,
         "--noautogenfield": form.key is KeyPresence.ABSENT,
-        "--delimiter": form.delimiter != ",",
     }
-    refuse_idle(asked, f"of a file in {lines.value}", "its events name their fields: leave it out")
-    return replace(form, format=file_format(lines))
 
 
 def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, turns: TurnOptions) -> None:
@@ -202,6 +221,8 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
     address = parse_address(file)
     if address is None:
         check_readable(file_at(file))
+    else:
+        refuse_idle({"--plain": options.form.plain is not None}, "with a socket", "leave it out: lines have no titles")
     where, routing = inbound_place(bus, target, options.form.schema)
     topic = where.topic
     if address is not None:

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import Doubles, HeadPlace, RunnerKind, RunUntil
+from hotspare.choices import CsvForm, Doubles, HeadPlace, RunnerKind, RunUntil
 from hotspare.cli.shared.places import PATH
-from hotspare.cli.shared.values import MemoryOption, PageFolderOption, ProjectNameOption, StampUnitOption
+from hotspare.cli.shared.values import (
+    DateFormatOption,
+    MemoryOption,
+    PageFolderOption,
+    PlainOption,
+    ProjectNameOption,
+    StampUnitOption,
+)
 from hotspare.places import absolute_path
 
 if TYPE_CHECKING:
@@ -59,7 +66,9 @@ def command(
     batch: Annotated[int, typer.Option(min=1, help="Messages per batch of the core; the outputs are the same.")] = 5_000,
     time: TimeOption = None,
     until: UntilOption = RunUntil.END,
+    plain: PlainOption = False,
     header: HeaderOption = None,
+    dateformat: DateFormatOption = "",
     stamp_unit: StampUnitOption = "",
     doubles: Annotated[Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = Doubles.FIXED,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
@@ -74,10 +83,9 @@ def command(
     by the names of their source windows. Rows without a time come first. At the end of the input time runs on until every limit of
     a pattern ended.
     """
-    from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+    from hotspare.adapters.files.output_rows import FileStyle
     from hotspare.cli.replaying.plan import ReplayRequest, prepare
-    from hotspare.cli.shared.values import assigned, assigned_places, memory_bytes
-    from hotspare.engine.codec.csv.rows import CsvStyle
+    from hotspare.cli.shared.values import assigned, assigned_places, csv_style, memory_bytes
     from hotspare.residence.open import residence_for
 
     request = ReplayRequest(
@@ -91,21 +99,40 @@ def command(
         times=assigned(time or (), "--time", "FIELD"),
         header_rows=header,
         stamp_unit=stamp_unit,
+        date_format=dateformat,
+        form=CsvForm.PLAIN if plain else CsvForm.EVENTS,
         messages_max=batch,
         until=until,
-        rows=OutputRows(FileStyle(columns=CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE)),
+        style=FileStyle(columns=csv_style(doubles), date_format=dateformat),
     )
-    of_files = {"--header": header, "--stamp-unit": stamp_unit, "--memory": memory, "--page-folder": page_folder}
-    _check_use(runner, head, doubles, of_files, {"--master": master, "--conf": conf})
+    _check_use(runner, head, doubles, _of_files(request, memory, page_folder), {"--master": master, "--conf": conf})
     if runner is RunnerKind.PARTITIONED:
         _run_tables(request, master, conf or ())
         return
     budget, replay = memory_bytes(memory, page_folder), prepare(request)
-    for warning in replay.warnings:
+    _warn(replay)
+    _run(dataclasses.replace(replay, residence=residence_for(budget, page_folder)), runner, head)
+
+
+def _warn(replay: Replay) -> None:
+    from hotspare.model.mistakes import brief
+
+    for warning in brief(replay.warnings):
         typer.echo(f"warning: {warning}", err=True)
     for name in replay.untimed:
         typer.echo(f"warning: all rows of {name} come before those of other files; to merge them: --time {name}=FIELD", err=True)
-    _run(dataclasses.replace(replay, residence=residence_for(budget, page_folder)), runner, head)
+
+
+def _of_files(request: ReplayRequest, memory: str, page_folder: Path | None) -> dict[str, object]:
+    """Returns by option the values of those that only the runners of text files have."""
+    return {
+        "--plain": request.form is CsvForm.PLAIN,
+        "--header": request.header_rows,
+        "--dateformat": request.date_format,
+        "--stamp-unit": request.stamp_unit,
+        "--memory": memory,
+        "--page-folder": page_folder,
+    }
 
 
 def _check_use(

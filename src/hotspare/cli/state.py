@@ -199,21 +199,21 @@ def import_(
     from hotspare.bus.open import open_bus
     from hotspare.cli.looking.bringing import bring_rows
     from hotspare.cli.shared.inbound import Target, say_brought
-    from hotspare.cli.shared.project_file import Side, partition_field, window_schema
+    from hotspare.cli.shared.project_file import source_rows
     from hotspare.errors import UsageError
 
     with closing(open_bus(bus)) as opened:
         try:
-            schema = window_schema(opened, prefix, project, set_, window, Side.SOURCE)
+            known = source_rows(opened, prefix, project, set_, window)
         except UsageError as error:
             detail = "what another window remembers is computed from input; changed by hand, its engines would differ"
             raise UsageError(
                 f"rows are brought into source windows alone: {error.message}", detail=detail, hint=error.hint
             ) from None
-        if schema is None:
+        if known.schema is None:
             raise UsageError(f"the schema of {window} is not known here", hint="give --project FILE")
-        by = partition_field(opened, prefix, project, set_, window)
-        done = bring_rows(opened, Target(bus, prefix, window, shards=shards, partition_by=by), file, schema)
+        target = Target(bus, prefix, window, shards=shards, partition_by=known.partition_by)
+        done = bring_rows(opened, target, file, known.schema)
     say_brought(done, file, window)
 
 

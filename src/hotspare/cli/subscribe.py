@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import Doubles
+from hotspare.choices import CsvForm, Doubles
 from hotspare.cli.shared.places import PATH, URL
 from hotspare.cli.shared.sending import TargetTopic, check_target, send_others
 from hotspare.cli.shared.stream import Stream
@@ -28,7 +29,7 @@ from hotspare.cli.shared.turns import (
     say_trouble,
     transport,
 )
-from hotspare.cli.shared.values import prefix_of, refuse_idle, window_path
+from hotspare.cli.shared.values import DateFormatOption, PlainOption, csv_style, prefix_of, refuse_idle, window_path
 from hotspare.places import absolute_place, file_at
 
 if TYPE_CHECKING:
@@ -73,12 +74,13 @@ def command(
     prefix: Annotated[str, typer.Option(help="First part of all topic names.")] = "hotspare",
     project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    plain: PlainOption = False,
     header: Annotated[_Header, typer.Option(help="Title line: none, the fields, or opcode and flags too.")] = _Header.false,
     collapse: Annotated[bool, typer.Option("--collapse", help="An update is one row with the new values.")] = False,
     rmretdel: Annotated[bool, typer.Option("--rmretdel", help="Leave out deletes that retention made.")] = False,
     snapshot: Annotated[bool, typer.Option("--snapshot", help="Begin with the window's content as inserts.")] = False,
     doubles: Annotated[Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = Doubles.FIXED,
-    dateformat: Annotated[str, typer.Option(help="How to write dates and stamps (strftime); by default numbers.")] = "",
+    dateformat: DateFormatOption = "",
     to_end: Annotated[bool, typer.Option("--to-end", help="Stop at what is the end of the topic now.")] = False,
     maxfilesize: Annotated[int, typer.Option(min=0, help="Begin a new file after so many bytes; 0 never.")] = 0,
     periodicity: Annotated[int, typer.Option(min=0, help="Begin a new file after so many seconds; 0 never.")] = 0,
@@ -99,31 +101,39 @@ def command(
     from hotspare.adapters.files.output_rows import FileStyle, HeaderLine
     from hotspare.adapters.files.subscriber import Opening, SubscribeOptions, Until
     from hotspare.adapters.received import RetentionDeletes, RowChoice, UpdateBlocks
-    from hotspare.engine.codec.csv.rows import CsvStyle
     from hotspare.errors import UsageError
 
     if bool(window) == bool(bad):
         raise UsageError("one of --window and --bad is needed")
-    options = SubscribeOptions(
-        choice=RowChoice(
-            updates=UpdateBlocks.COLLAPSED if collapse else UpdateBlocks.PAIRS,
-            retention_deletes=RetentionDeletes.DROPPED if rmretdel else RetentionDeletes.KEPT,
-        ),
-        opening=Opening.SNAPSHOT if snapshot else Opening.STREAM,
-        until=Until.END if to_end else Until.STOPPED,
-        rotation=Rotation(maxfilesize, periodicity),
-    )
+    deletes = RetentionDeletes.DROPPED if rmretdel else RetentionDeletes.KEPT
+    choice = RowChoice(UpdateBlocks.COLLAPSED if collapse or plain else UpdateBlocks.PAIRS, deletes)
+    opening, until = Opening.SNAPSHOT if snapshot else Opening.STREAM, Until.END if to_end else Until.STOPPED
+    options = SubscribeOptions(choice, opening, until, Rotation(maxfilesize, periodicity))
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
-    doubles_style = CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE
+    form = CsvForm.PLAIN if plain else CsvForm.EVENTS
     written = _file_format("" if topic or bad else file, format_, header)
-    style = FileStyle(HeaderLine(header.value), doubles_style, dateformat or chosen.date_format, written)
+    style = FileStyle(HeaderLine(header.value), csv_style(doubles), dateformat or chosen.date_format, written)
+    if form is CsvForm.PLAIN:
+        style = _plain_style(style, file, topic, bad)
     stream = Stream(prefix_of(window, prefix), window, bad, project, tuple(set_ or ()), format_, partition)
     target = TargetTopic(file, topic, topic_partition, source, value, "pereventblock" if schema_line else "never")
     check_target(target, stream, style, options)
     if topic:
         send_others(chosen, stream, target, style, options)
     else:
-        subscribe_rows(chosen, stream, file, style, options)
+        subscribe_rows(chosen, stream, file, style, options, form)
+
+
+def _plain_style(style: FileStyle, file: str, topic: str, bad: str) -> FileStyle:
+    """Returns the style of a plain file. UsageError for what --plain means nothing for."""
+    from hotspare.adapters.files.output_rows import FileStyle, HeaderLine
+    from hotspare.adapters.sockets.line_socket import parse_address
+    from hotspare.engine.codec.csv.rows import RowPrefix
+
+    refuse_idle({"--header": style.header is not HeaderLine.NONE}, "with --plain", "leave it out: the title line names all columns")
+    for what, is_given in {"--topic": topic, "--bad": bad, "a socket": parse_address(file) is not None}.items():
+        refuse_idle({"--plain": is_given}, f"with {what}", "leave it out: it is about the titles of a file")
+    return FileStyle.plain(RowPrefix.EVENT, style.date_format, style.format)
 
 
 def _file_format(file: str, lines: Lines, header: _Header) -> FileFormat:
@@ -136,13 +146,16 @@ def _file_format(file: str, lines: Lines, header: _Header) -> FileFormat:
     return file_format(lines)
 
 
-def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyle, options: SubscribeOptions) -> None:
-    """Write the outputs to `file`, or serve those who come by the socket that it is the address of, alone or in turns."""
+def subscribe_rows(
+    chosen: Transport, stream: Stream, file: str, style: FileStyle, options: SubscribeOptions, form: CsvForm
+) -> None:
+    """Write the outputs to `file`, or serve those who come by the socket that it is the address of, alone or in turns. A plain file
+    has the columns that the rows of the stream need, whatever `style` says."""
     from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
     from hotspare.adapters.sockets.line_socket import parse_address
     from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
     from hotspare.cli.shared.existing import existing_bus
-    from hotspare.cli.shared.project_file import Side, window_schema
+    from hotspare.cli.shared.project_file import Side, row_prefix, window_schema
 
     prefix = checked_prefix(stream.prefix)
     with contextlib.ExitStack() as stack:
@@ -153,6 +166,8 @@ def subscribe_rows(chosen: Transport, stream: Stream, file: str, style: FileStyl
             return
         path = window_path(stream.window)
         topic = outbound_topic(prefix, path.project, path.query, path.window)
+        if form is CsvForm.PLAIN:
+            style = replace(style, prefix=row_prefix(bus, prefix, stream.project, stream.properties, stream.window))
         rows = OutputRows(style, window_schema(bus, prefix, stream.project, stream.properties, stream.window, Side.STREAM))
         address = parse_address(file)
         if address is None:

@@ -35,6 +35,9 @@ def command(
     check_code: Annotated[
         bool, typer.Option("--check-code", help="Run recorded input several ways; the project's own code has to give the same.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Each warning with its place and reason; by default those alike are one.")
+    ] = False,
     in_: Annotated[
         list[str] | None,
         typer.Option("--in", metavar="CQ/WINDOW=FILE", help="With --check-code: input of a source window; else its connector's."),
@@ -44,6 +47,7 @@ def command(
     from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.engine.plan import compile_plan
+    from hotspare.model.mistakes import brief
     from hotspare.model.partitioning import refused_shards
     from hotspare.model.recent_input import recent_input
     from hotspare.model.retention_needs import state_bound
@@ -56,7 +60,7 @@ def command(
         raise refusal
     groups = [group_name(prefix, loaded.project.name, shard) for shard in shards_of(shards)]
     findings = _retention(plan, prefix, topic_retention_ms, bus, store, snapshot_interval_ms, groups)
-    for warning in loaded.warnings:
+    for warning in loaded.warnings if verbose else brief(loaded.warnings):
         typer.echo(f"warning: {warning}", err=True)
     count = len(loaded.warnings) + _told(findings)
     _show(loaded.resolved, prefix)
@@ -73,7 +77,7 @@ def _check_code(project: Path, texts: tuple[str, ...], name: str, home: Path | N
     """Tell what differs between runs of the recorded input, and end with status 1 where anything does."""
     import os
 
-    from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+    from hotspare.adapters.files.output_rows import FileStyle
     from hotspare.cli.replaying.code_check import FIRST, OTHERS, check_code
     from hotspare.cli.replaying.plan import ReplayRequest, prepare
     from hotspare.cli.shared.values import assigned_places
@@ -89,7 +93,7 @@ def _check_code(project: Path, texts: tuple[str, ...], name: str, home: Path | N
         times={},
         header_rows=None,
         messages_max=1,
-        rows=OutputRows(FileStyle()),
+        style=FileStyle(),
     )
     checked = check_code(prepare(request))
     for each in checked.differences:

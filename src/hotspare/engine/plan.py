@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from hotspare.engine.code.programs import compile_shared
 from hotspare.engine.code.shared import SharedState
+from hotspare.engine.codec.csv.rows import RowPrefix
 from hotspare.engine.head.stateless import Chain, HeadWindow
 from hotspare.engine.operators.beats import BeatsOperator
 from hotspare.engine.operators.contract import Input, Operator
@@ -19,7 +20,7 @@ from hotspare.engine.operators.merging import EntryOperator, ForwardedOperator
 from hotspare.engine.operators.registry import build_operator
 from hotspare.engine.operators.splitter import SplitterOperator
 from hotspare.engine.rows.batch import BAD_STREAM, TRACE_PREFIX
-from hotspare.engine.rows.changelog import DISTINCT, PUBLISHED, Changelog
+from hotspare.engine.rows.changelog import DISTINCT, PUBLISHED, Changelog, Opcodes
 from hotspare.engine.rows.chunk import Chunk
 from hotspare.engine.state.lanes import OutputForm
 from hotspare.engine.state.multi_index import MultiIndex
@@ -174,6 +175,13 @@ class Plan:
         return {**{name: self.nodes[i].operator.schema for name, i in self.streams}, BAD_STREAM: BAD_SCHEMA}
 
     @property
+    def prefixes(self) -> dict[str, RowPrefix]:
+        """Returns by output stream the columns that its rows need before the fields, so that they read back equal: none if nothing
+        but inserts leaves the window, the flags too if updates may be partial."""
+        known = {name: self.nodes[i].operator.leaving for name, i in self.streams}
+        return {name: _prefix_of(changelog) for name, changelog in known.items()}
+
+    @property
     def keeping(self) -> frozenset[WindowId]:
         """The windows that remember rows; what waits for a pulse is not counted."""
         return frozenset(
@@ -186,6 +194,12 @@ class Plan:
     @property
     def heartbeat_interval_us(self) -> int:
         return self.resolved.project.heartbeat_interval_us
+
+
+def _prefix_of(changelog: Changelog) -> RowPrefix:
+    if changelog.opcodes is Opcodes.INSERTS:
+        return RowPrefix.NONE
+    return RowPrefix.EVENT if changelog.needs_rows else RowPrefix.OPCODE
 
 
 def compile_plan(resolved: Resolved) -> Plan:

@@ -151,7 +151,15 @@ class HostedGroup:
         self.engine = GroupEngine(definition, self.member, ports, spill)
         stack.callback(self.engine.close)
         self.connectors = ConnectorSet(
-            shared.plan.resolved, shared.bus, options.prefix, options.folder, self._log, self.wake.set, shard, self._taken
+            shared.plan.resolved,
+            shared.bus,
+            options.prefix,
+            options.folder,
+            self._log,
+            self.wake.set,
+            shard,
+            self._taken,
+            prefixes=shared.plan.prefixes,
         )
         stack.callback(self.connectors.stop)
 

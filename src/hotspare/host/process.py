@@ -58,6 +58,7 @@ from hotspare.host.topic_settings import check_settings
 from hotspare.inbound import Inbound
 from hotspare.interpreter import keep_freed_memory, pass_over_what_is_there, switch_often
 from hotspare.model.load import LoadedProject
+from hotspare.model.mistakes import brief
 from hotspare.model.partitioning import refused_shards
 from hotspare.runners.contract import EndCause, OnBatch, ReadPace, Runner, RunnerEnd
 from hotspare.runners.reading import ShardedBatches
@@ -81,7 +82,7 @@ def run_engine(options: EngineOptions) -> int:
     log = Log().bind(engine=options.engine)
     log.event(LogEvent.ENGINE_STARTING, project=str(options.project), bus=options.bus_url, version=hotspare.__version__)
     loaded = checked_project(options.project, options.properties, options.home, options.project_name, options.bindings)
-    for warning in loaded.warnings:
+    for warning in brief(loaded.warnings):
         log.event(LogEvent.PROJECT_WARNING, str(warning))
     with contextlib.ExitStack() as stack:
         engine = EngineProcess(options, loaded, log, stack)
@@ -328,7 +329,7 @@ def check_when_joined(shared: Shared, topics: GroupTopics, names: Sequence[str])
     outputs = [(output, schemas[output.stream]) for output in topics.outbound]
     outwait_lock(lambda: check_message_sizes(bus, outputs))
     if _leads(shared, names[0]):
-        document = describe(plan.resolved, prefix, options.shards)
+        document = describe(plan.resolved, prefix, options.shards, plan.prefixes)
         outwait_lock(lambda: publish_metadata(bus, prefix, document))
     outwait_lock(lambda: check_at_start(bus, shared.store, prefix, plan, options.settings, shared.log, names))
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from hotspare.errors import Place, UsageError
+from hotspare.errors import Kind, Outlook, Place, UsageError
 from hotspare.model.connectors import (
     AS_IT_IS,
     BUS_KINDS,
@@ -23,7 +23,7 @@ from hotspare.model.connectors import (
     property_class,
 )
 from hotspare.model.failover_rules import JUDGED, TOPIC_NAMES
-from hotspare.model.mistakes import Mistakes
+from hotspare.model.mistakes import READ_AS_MEANT, REFUSED, UNKNOWN, WITHOUT_EFFECT, Mistakes
 from hotspare.model.names import PROPERTY_NAME, did_you_mean, nearest, one_of, repeated, unprintable
 from hotspare.model.project import Connector, ConnectorDirection, Project, Window
 
@@ -47,12 +47,17 @@ def connector_from_properties(
     for written, value in properties.items():
         name_meant = MISSPELLED.get(written, written)
         if name_meant != written:
-            found.warn(place, f"connector {name} has the property {written!r}, read as {name_meant}", f"write {name_meant}")
+            message, meant = f"connector {name} has the property {written!r}, read as {name_meant}", _meant(written)
+            found.warn(place, message, f"write {name_meant}", meant)
         if name_meant == "dateformat" and value.startswith(("'", '"')) and not value.endswith(value[0]):
-            found.warn(place, f"connector {name} has a dateformat that begins with a stray quote", f"write {value[1:]}")
-            value = value[1:]
+            message, value = f"connector {name} has a dateformat that begins with a stray quote", value[1:]
+            found.warn(place, message, f"write {value}", _meant("dateformat"))
         mended.setdefault(name_meant, value)
     return Connector(name, kind, direction, tuple(sorted(mended.items())), place)
+
+
+def _meant(name: str) -> Kind:
+    return Kind(READ_AS_MEANT, (f"property {name}",))
 
 
 def check_connectors(window: Window, may: Collection[ConnectorDirection], found: Mistakes) -> None:
@@ -83,13 +88,13 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
     directions = CONNECTOR_PROPERTIES.get(property_class(connector))
     if connector.kind in REFUSED_CLASSES:
         message = f"connector class {connector.kind!r} does not exist yet: {REFUSED_CLASSES[connector.kind]}"
-        found.add(
-            connector.place, message, f"leave connector {connector.name} out, or bind its class to one of: fs, lua, python, timer"
-        )
+        hint = f"leave connector {connector.name} out, or bind its class to one of: fs, lua, python, timer"
+        found.add(connector.place, message, hint, Kind(REFUSED, (f"connector class {connector.kind}",)))
         return
     if directions is None:
         hint = did_you_mean(connector.kind, _CLASSES) or one_of(_CLASSES)
-        found.add(connector.place, f"connector class {connector.kind!r} does not exist yet", hint)
+        kind = Kind(UNKNOWN, (f"connector class {connector.kind}",), Outlook.MISSING)
+        found.add(connector.place, f"connector class {connector.kind!r} does not exist yet", hint, kind)
         return
     table = directions.get(connector.direction)
     if table is None:
@@ -114,9 +119,13 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
         support = table.get(name)
         if support is None:
             hint = nearest(name, table)
-            found.warn(connector.place, f"connector {connector.name} has the unknown property {name!r}, which has no effect", hint)
+            message, kind = f"connector {connector.name} has the unknown property {name!r}, which has no effect", _idle([name])
+            found.warn(connector.place, message, hint, kind)
         elif support is Support.MISSING and value.strip().lower() not in FALSE_TEXTS:
-            found.add(connector.place, f"property {name} of connector {connector.name} is not implemented yet", "leave it out")
+            kind = Kind(UNKNOWN, (f"property {name} of {connector.kind} connectors",), Outlook.MISSING)
+            found.add(
+                connector.place, f"property {name} of connector {connector.name} is not implemented yet", "leave it out", kind
+            )
         elif not _is_known(connector, name, value.strip().lower()) and "@" not in value:
             what = f"{name} {value!r} of connector {connector.name}"
             reason, known = REFUSED_VALUES.get((name, value.strip().lower())), one_of(sorted(PROPERTY_VALUES[name]))
@@ -143,16 +152,20 @@ def _is_known(connector: Connector, name: str, value: str) -> bool:
 
 def _warn_of_idle(connector: Connector, table: Mapping[str, Support], found: Mistakes) -> None:
     """One warning that names every property without effect, with the reason; none for values that ask for nothing."""
-    idle: list[str] = []
+    idle: dict[str, str] = {}
     for name, value in connector.properties:
         is_judged = connector.kind in BUS_KINDS and name in JUDGED
         is_judged = is_judged or (name in TOPIC_NAMES and is_bus(connector) and all(map(connector.get, TOPIC_NAMES)))
         asks = value.strip().lower() not in AS_IT_IS.get(name, FALSE_TEXTS)
         if table.get(name) is Support.NO_EFFECT and asks and not is_judged:
-            idle.append(f"{name} ({NO_EFFECT[name]})")
+            idle[name] = f"{name} ({NO_EFFECT[name]})"
     if idle:
-        message = f"connector {connector.name} has properties without effect: {', '.join(idle)}"
-        found.warn(connector.place, message, "leave them out, or heed the reasons")
+        message = f"connector {connector.name} has properties without effect: {', '.join(idle.values())}"
+        found.warn(connector.place, message, "leave them out, or heed the reasons", _idle(idle))
+
+
+def _idle(names: Iterable[str]) -> Kind:
+    return Kind(WITHOUT_EFFECT, tuple(f"property {name}" for name in names))
 
 
 def rebind(project: Project, bindings: Mapping[str, Mapping[str, str]]) -> Project:

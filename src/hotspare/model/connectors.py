@@ -39,13 +39,13 @@ _SUFFIX = {PUBLISH: ".I", SUBSCRIBE: ".O"}
 CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = {
     "fs": {
         PUBLISH: _table(
-            "fsname fstype header growinginputfile rate blocksize repeatcount maxevents addcsvopcode addcsvflags noautogenfield "
-            "dateformat stampformat csvfielddelimiter publishwithupsert",
+            "fsname fstype plain header growinginputfile rate blocksize repeatcount maxevents addcsvopcode addcsvflags "
+            "noautogenfield dateformat stampformat csvfielddelimiter publishwithupsert",
             "transactional prebuffer ignorecsvparseerrors snapshot configfilesection",
             "cefsyslogprefix",
         ),
         SUBSCRIBE: _table(
-            "fsname fstype header snapshot collapse rmretdel dateformat maxfilesize periodicity",
+            "fsname fstype plain header snapshot collapse rmretdel dateformat maxfilesize periodicity",
             "unbufferedoutputstreams configfilesection rate",
             "hdatfilename",
         ),

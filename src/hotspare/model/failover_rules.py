@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
+from hotspare.errors import Kind
 from hotspare.model.connectors import BUS_KINDS, NO_EFFECT, is_bus
-from hotspare.model.mistakes import Mistakes
+from hotspare.model.mistakes import WITHOUT_EFFECT, Mistakes
 from hotspare.model.project import Connector, ConnectorDirection, Window
 from hotspare.model.quality import PRECISE, SIMPLE, Quality, QualityKind
 
@@ -90,7 +91,8 @@ def _check_subscriber(connector: Connector, found: Mistakes) -> None:
             message = f"property {name} of connector {connector.name} has no effect without hotfailover=true"
             found.warn(connector.place, message, f"write hotfailover=true, or leave {name} out")
         elif connector.get(name).strip():
-            found.warn(connector.place, f"connector {connector.name} has {name} without effect: {NO_EFFECT[name]}", "leave it out")
+            message = f"connector {connector.name} has {name} without effect: {NO_EFFECT[name]}"
+            found.warn(connector.place, message, "leave it out", Kind(WITHOUT_EFFECT, (f"property {name}",)))
 
 
 def _check_against_quality(window: Window, connector: Connector, found: Mistakes) -> None:

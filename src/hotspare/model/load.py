@@ -67,6 +67,22 @@ def load_project(
     file cannot be read or a binding names no connector, ProjectError with every mistake.
     """
     path = Path(path)
+    text, form = _text_of(path)
+    return _checked(text, str(path), form, properties or {}, name, bindings or {}, expressions, connectors)
+
+
+def project_names(path: Path | str) -> tuple[str, ...]:
+    """Returns the names of the projects in a file, in its order; "" is the name of one without. Errors as `load_project`, if the
+    file holds no project that can be read."""
+    path = Path(path)
+    text, form = _text_of(path)
+    reading = _read(text, str(path), form, {}, "")
+    if not reading.projects:
+        raise ProjectError(str(path), reading.found.mistakes)
+    return tuple(project.name for project in reading.projects)
+
+
+def _text_of(path: Path) -> tuple[str, Form]:
     try:
         with path.open("rb") as file:
             data = file.read(TEXT_BYTES_MAX + 1)
@@ -75,8 +91,7 @@ def load_project(
     if len(data) > TEXT_BYTES_MAX:
         raise UsageError(f"project file {path} is larger than {TEXT_BYTES_MAX >> 20} MiB")
     text = _decoded(data, str(path))
-    form = _SUFFIXES.get(path.suffix.lower()) or _form(text)
-    return _checked(text, str(path), form, properties or {}, name, bindings or {}, expressions, connectors)
+    return text, _SUFFIXES.get(path.suffix.lower()) or _form(text)
 
 
 def load_text(
@@ -130,11 +145,11 @@ def _checked(
     found = Mistakes()
     for part in (reading.found, analysis.found):
         for mistake in part.mistakes:
-            found.add(mistake.place, mistake.message, mistake.hint)
+            found.keep(mistake)
         for warning in part.warnings:
-            found.warn(warning.place, warning.message, warning.hint)
+            found.keep_warning(warning)
     for mistake in (*_in_expressions(analysis, expressions), *_in_connectors(analysis, connectors)):
-        found.add(mistake.place, mistake.message, mistake.hint)
+        found.keep(mistake)
     if found:
         raise ProjectError(project.name or file, found.mistakes)
     return LoadedProject(project, resolved_from(project, analysis), found.warnings)

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from hotspare.errors import Mistake, Place
+from collections import Counter
+from collections.abc import Sequence
+
+from hotspare.errors import Kind, Mistake, Place
 
 MISTAKES_MAX = 200
 """More are not kept: a text that is no project at all would otherwise drown its reader."""
+
+
+WITHOUT_EFFECT = "without effect"
+SWITCHED_OFF = "switched off and left out"
+READ_AS_MEANT = "read as it is meant"
+REFUSED = "cannot be done here"
+UNKNOWN = "does not exist yet"
+NO_PROJECT = "is not a project"
+"""What is said of the subjects of a `Kind`."""
 
 
 class Mistakes:
@@ -15,13 +27,21 @@ class Mistakes:
         self._mistakes: dict[Mistake, None] = {}
         self._warnings: dict[Mistake, None] = {}
 
-    def add(self, place: Place, message: str, hint: str = "") -> None:
-        if len(self._mistakes) < MISTAKES_MAX:
-            self._mistakes[Mistake(place, message, hint)] = None
+    def add(self, place: Place, message: str, hint: str = "", kind: Kind | None = None) -> None:
+        self.keep(Mistake(place, message, hint, kind))
 
-    def warn(self, place: Place, message: str, hint: str = "") -> None:
+    def keep(self, mistake: Mistake) -> None:
+        """Adds a mistake that was found elsewhere."""
+        if len(self._mistakes) < MISTAKES_MAX:
+            self._mistakes[mistake] = None
+
+    def warn(self, place: Place, message: str, hint: str = "", kind: Kind | None = None) -> None:
+        self.keep_warning(Mistake(place, message, hint, kind))
+
+    def keep_warning(self, warning: Mistake) -> None:
+        """Adds a warning that was found elsewhere."""
         if len(self._warnings) < MISTAKES_MAX:
-            self._warnings[Mistake(place, message, hint)] = None
+            self._warnings[warning] = None
 
     def __bool__(self) -> bool:
         return bool(self._mistakes)
@@ -33,6 +53,24 @@ class Mistakes:
     @property
     def warnings(self) -> tuple[Mistake, ...]:
         return _in_order(self._warnings)
+
+
+def brief(warnings: Sequence[Mistake]) -> list[Mistake]:
+    """Returns the warnings with those that say the same of several subjects in one, at the place of the first of them. It names
+    each subject once, with the number of its warnings if there are several."""
+    found: dict[str, Mistake] = {}
+    counts: dict[str, Counter[str]] = {}
+    for number, warning in enumerate(warnings):
+        key = str(number) if warning.kind is None else warning.kind.what
+        found.setdefault(key, warning)
+        if warning.kind is not None:
+            counts.setdefault(key, Counter()).update(warning.kind.subjects)
+    return [_merged(each, key, counts[key]) if key in counts else each for key, each in found.items()]
+
+
+def _merged(first: Mistake, what: str, counts: Counter[str]) -> Mistake:
+    subjects = (subject if count == 1 else f"{subject} ({count} times)" for subject, count in counts.items())
+    return Mistake(first.place, f"{what}: {', '.join(subjects)}", "hotspare validate -v tells where and why")
 
 
 def _in_order(found: dict[Mistake, None]) -> tuple[Mistake, ...]:

@@ -75,7 +75,7 @@ class LogEvent(Enum):
     CONNECTOR_STOPPED = "connector_stopped", Level.INFO, "a connector stopped because it was asked to"
     CONNECTOR_FAILED = "connector_failed", Level.ERROR, "a connector failed; it is tried again, and the engine goes on"
     CONNECTOR_WAITS = "connector_waits", Level.WARNING, "a connector of the project cannot go on yet, for the reason given"
-    STAMPS_EARLY = "stamps_early", Level.WARNING, "the first times of a source are before 1971: its numbers may be of another unit"
+    SOURCE_WARNING = "source_warning", Level.WARNING, "the first rows of a source look wrong: times before 1971, titles of no field"
     LOCK_HOLDER_ENDED = "lock_holder_ended", Level.WARNING, "a process that was stopped with a lock in its hands was ended"
     CONNECTOR_SKIPPED = "connector_skipped", Level.INFO, "a connector of the project is not run here, for the reason given"
     SEQUENCE_BROKEN = "sequence_broken", Level.ERROR, "an output stream has a gap or a repetition in its sequence"

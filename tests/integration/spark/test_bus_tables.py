@@ -35,7 +35,7 @@ project: shop
 queries:
   q:
     windows:
-      orders: {type: source, schema: "id*:int64,customer*:string,amount:double,at:stamp", partition_by: customer}
+      orders: {type: source, opcodes: any, schema: "id*:int64,customer*:string,amount:double,at:stamp", partition_by: customer}
       big: {type: filter, condition: amount > 10, publish: true}
     edges: [orders -> big]
 """

@@ -41,7 +41,7 @@ SCRIPT = """
 from pyspark.sql import SparkSession
 from hotspare.spark import apply, register
 
-PROJECT = "project: p\\nqueries: {q: {windows: {s: {type: source, schema: 'id*:int64,x:double', publish: true}}}}"
+PROJECT = "project: p\\nqueries: {q: {windows: {s: {type: source, opcodes: any, schema: 'id*:int64,x:double', publish: true}}}}"
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 rows = spark.sql("select 1L as id, 2D as x")
 register(spark)

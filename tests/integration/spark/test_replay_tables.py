@@ -18,7 +18,7 @@ project: cards
 queries:
   watch:
     windows:
-      payments: {type: source, schema: "id*:int64,card*:string,amount:double,at:stamp", partition_by: card}
+      payments: {type: source, opcodes: any, schema: "id*:int64,card*:string,amount:double,at:stamp", partition_by: card}
       hour: {type: copy, retention: {bytime_sliding: 1 hour}}
       spent: {type: aggregate, schema: "card*:string,payments:int64,total:double",
               outputs: {payments: ESP_aCount(), total: ESP_aSum(amount)}, publish: true}

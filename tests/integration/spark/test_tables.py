@@ -124,7 +124,7 @@ queries:
   q:
     windows:
       orders: {type: source, schema: "id*:int64,customer*:int64,d:double,at:stamp", opcodes: insert-only, index: empty}
-      customers: {type: source, schema: "customer*:int64,name:string,since:stamp"}
+      customers: {type: source, opcodes: any, schema: "customer*:int64,name:string,since:stamp"}
       recent: {type: copy, retention: {bytime_sliding: 2 seconds}}
       named: {type: join, kind: leftouter, conditions: {customer: customer}, publish: true,
               outputs: {name: r_name, d: l_d}}

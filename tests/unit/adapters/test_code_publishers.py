@@ -267,6 +267,7 @@ queries:
     windows:
       made:
         type: source
+        opcodes: any
         schema: id*:int64,name:string,x:double
         connectors:
           own:

@@ -41,6 +41,7 @@ queries:
     windows:
       source:
         type: source
+        opcodes: any
         index: empty
         schema: id*:int64,value:double
         connectors:

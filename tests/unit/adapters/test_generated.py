@@ -215,6 +215,7 @@ queries:
     windows:
       ticks:
         type: source
+        opcodes: any
         schema: id*:int64,time:stamp,label:string
         connectors:
           every: {kind: timer, direction: pub, properties: {basetime: "2020-06-08 00:56:00", interval: 1, unit: microsecond,

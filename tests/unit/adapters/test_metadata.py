@@ -16,7 +16,7 @@ project: shop
 queries:
   sales:
     windows:
-      orders: {type: source, schema: "id*:int64,at:stamp,sum:money"}
+      orders: {type: source, opcodes: any, schema: "id*:int64,at:stamp,sum:money"}
       kept: {type: copy, publish: true}
     edges: [orders -> kept]
 """

@@ -29,11 +29,13 @@ queries:
     windows:
       people:
         type: source
+        opcodes: any
         schema: id*:int64,name:string
         connectors:
           load: {kind: fs, direction: pub, properties: {fsname: people.csv}}
       orders:
         type: source
+        opcodes: any
         schema: id*:int64,name:string
         connectors:
           read: {kind: fs, direction: pub, properties: {fsname: orders.csv}}

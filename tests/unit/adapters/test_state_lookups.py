@@ -29,7 +29,7 @@ project: project
 queries:
   cq:
     windows:
-      source: {type: source, schema: "id*:int64,value:double"}
+      source: {type: source, opcodes: any, schema: "id*:int64,value:double"}
       asked: {type: statedb-reader, server: "URL", prefix: PREFIX, OPTIONS}
     edges: [source -> asked]
 """

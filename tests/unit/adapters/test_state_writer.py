@@ -267,7 +267,7 @@ project: project
 queries:
   cq:
     windows:
-      source: {type: source, index: empty, schema: "id*:int64,value:double"}
+      source: {type: source, opcodes: any, index: empty, schema: "id*:int64,value:double"}
       window: {type: statedb-writer, server: "URL", prefix: PREFIX, fields: {id: id, value: amount}}
     edges: [source -> window]
 """

@@ -21,8 +21,8 @@ project: shop
 queries:
   q:
     windows:
-      orders: {type: source, schema: 'id*:int64,item:string,price:double'}
-      items: {type: source, schema: 'item*:string,weight:int64'}
+      orders: {type: source, opcodes: any, schema: 'id*:int64,item:string,price:double'}
+      items: {type: source, opcodes: any, schema: 'item*:string,weight:int64'}
       recent: {type: copy, retention: {bycount_sliding: 3}}
       weighed:
         type: join

@@ -11,7 +11,7 @@ project: shop
 queries:
   q:
     windows:
-      orders: {type: source, schema: 'id*:int64'}
+      orders: {type: source, opcodes: any, schema: 'id*:int64'}
       all: {type: copy}
     edges: [orders -> all]
 """

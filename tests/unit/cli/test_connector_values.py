@@ -15,6 +15,7 @@ queries:
     windows:
       orders:
         type: source
+        opcodes: any
         schema: id*:int64,at:stamp
         connectors:
           in: {{kind: fs, direction: publish, properties: {{fsname: in.csv{publish}}}}}

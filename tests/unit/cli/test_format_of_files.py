@@ -23,7 +23,7 @@ project: p
 queries:
   q:
     windows:
-      s: {type: source, schema: "id*:int64,name:string,x:double"}
+      s: {type: source, opcodes: any, schema: "id*:int64,name:string,x:double"}
       c: {type: copy}
     edges: [s -> c]
 """

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+from hotspare.adapters.files.output_rows import FileStyle
 from hotspare.cli.replaying.plan import ReplayRequest, prepare
 from hotspare.cli.replaying.run import ReplayCounts, run_local
 from hotspare.engine.operators.contract import Applied
@@ -39,6 +39,7 @@ queries:
         schema: id*:int64,at:stamp,x:double
       other:
         type: source
+        opcodes: any
         schema: id*:int64,name:string
       recent:
         type: copy
@@ -101,7 +102,7 @@ def request(folder: Path, outputs: dict[str, Path], project: str | Path = PROJEC
         "times": {},
         "header_rows": None,
         "messages_max": 1000,
-        "rows": OutputRows(FileStyle()),
+        "style": FileStyle(),
         **given,
     }
     return ReplayRequest(**options)  # type: ignore[arg-type]

@@ -17,11 +17,12 @@ queries:
     windows:
       source:
         type: source
+        opcodes: any
         schema: id*:int64,at:stamp,s:string
         connectors:
           first: {kind: fs, direction: publish, properties: {fsname: first.csv, fstype: csv, header: 1, rate: 2}}
           second: {kind: fs, direction: publish, properties: {fsname: second.csv, fstype: csv, repeatcount: 1, rate: 1}}
-      other: {type: source, schema: "id*:int64,at:stamp"}
+      other: {type: source, opcodes: any, schema: "id*:int64,at:stamp"}
       end: {type: copy}
       other_end: {type: copy}
     edges: [source -> end, other -> other_end]

@@ -17,7 +17,7 @@ project: NAME
 queries:
   q:
     windows:
-      given: {type: source, schema: "id*:int64"READS}
+      given: {type: source, opcodes: any, schema: "id*:int64"READS}
       made: {type: copy, publish: true, beats: included}
     edges: [given -> made]
 """

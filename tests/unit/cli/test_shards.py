@@ -31,7 +31,7 @@ project: shop
 queries:
   q:
     windows:
-      orders: {type: source, schema: "order*:int64,customer*:string", partition_by: customer}
+      orders: {type: source, opcodes: any, schema: "order*:int64,customer*:string", partition_by: customer}
       kept: {type: copy, publish: true}
     edges: [orders -> kept]
 """

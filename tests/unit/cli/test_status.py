@@ -39,7 +39,7 @@ project: {name}
 queries:
   q:
     windows:
-      a: {{type: source, schema: 'id*:int64'}}
+      a: {{type: source, opcodes: any, schema: 'id*:int64'}}
       b: {{type: copy}}
     edges: [a -> b]
 """

@@ -138,6 +138,7 @@ queries:
     windows:
       w:
         type: source
+        opcodes: any
         schema: id*:int64
         connectors: {{c: {{kind: kafka, direction: {direction}, properties: {{{written}}}}}}}
 """

@@ -161,9 +161,9 @@ def test_engines_that_live_are_stopped_first(kept: Kept) -> None:
     [
         (PROJECT.replace("project: shop", "project: other"), "no engine of group hotspare.other ever started"),
         (
-            PROJECT.replace("      recent:", "      more: {type: source, schema: 'id*:int64'}\n      recent:").replace(
-                "    windows:", "    singletons: included\n    windows:"
-            ),
+            PROJECT.replace(
+                "      recent:", "      more: {type: source, opcodes: any, schema: 'id*:int64'}\n      recent:"
+            ).replace("    windows:", "    singletons: included\n    windows:"),
             "the inbound topics would have other numbers",
         ),
     ],

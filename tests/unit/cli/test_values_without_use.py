@@ -16,6 +16,7 @@ queries:
     windows:
       source:
         type: source
+        opcodes: any
         schema: id*:int64,x:double
         connectors:
           in: {kind: fs, direction: publish, properties: {fstype: csv}}

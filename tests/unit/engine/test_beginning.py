@@ -17,7 +17,7 @@ queries:
   q:
     singletons: included
     windows:
-      orders: {type: source, schema: 'id*:int64,k:int64,x:int64'}
+      orders: {type: source, opcodes: any, schema: 'id*:int64,k:int64,x:int64'}
       recent: {type: copy, retention: {bycount_sliding: 4}}
       dear: {type: filter, condition: x > 1, index: empty}
 MORE    edges: [orders -> recent, recent -> dearEDGES]
@@ -196,7 +196,9 @@ def test_sums_of_rows_that_nobody_tells_are_refused_with_the_cause_and_what_can_
         assert f"It is not recomputed from the topics: {past.value}." in refusal
         assert ("say it without --empty" in refusal) == (past is Past.UNASKED)
         assert "put a copy window between q/counts and q/sums, or give q/counts another name" in refusal
-    one, two = (f"      zebra: {{type: source, schema: '{schema}'}}\n" for schema in ("id*:int64", "id*:int64,y:string"))
+    one, two = (
+        f"      zebra: {{type: source, opcodes: any, schema: '{schema}'}}\n" for schema in ("id*:int64", "id*:int64,y:string")
+    )
     (refusal,) = compare(kept(windows + one, edges), kept(windows + sums + two, f"{edges}, counts -> sums"), Past.WHOLE).refusals
     assert "It is not recomputed from the topics: what stands on the topic of q/zebra lacks fields that it has now." in refusal
     copied = kept(f"{windows}      held: {{type: copy}}\n{sums}", f"{edges}, counts -> held, held -> sums")

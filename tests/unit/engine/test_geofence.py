@@ -17,8 +17,8 @@ project: p
 queries:
   q:
     windows:
-      cars: {{type: source, schema: "id*:int64,x:double,y:double,s:string"}}
-      shapes: {{type: source, schema: "{key},x:double,y:double,d:string"}}
+      cars: {{type: source, opcodes: any, schema: "id*:int64,x:double,y:double,s:string"}}
+      shapes: {{type: source, opcodes: any, schema: "{key},x:double,y:double,d:string"}}
       fence: {{type: geofence, {options}}}
     edges: [{edges}]
 """

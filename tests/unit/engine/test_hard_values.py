@@ -17,7 +17,12 @@ project: p
 queries:
   cq:
     windows:
-      given: {{type: source, index: empty, schema: "id*:int64,x:double,s:string,u:string,t:stamp,d:date,m:money", publish: {seen}}}
+      given:
+        type: source
+        opcodes: any
+        index: empty
+        schema: id*:int64,x:double,s:string,u:string,t:stamp,d:date,m:money
+        publish: {seen}
       made: {{type: compute, schema: "id*:int64,f:{type}", outputs: {{f: "{text}"}}, publish: true}}
     edges: [given -> made]
 """

@@ -52,8 +52,8 @@ project: p
 queries:
   q:
     windows:
-      left: {{type: source, schema: "id*:int64,x:int64,s:string"}}
-      right: {{type: source, schema: "id*:int64,x:int64,s:string"}}
+      left: {{type: source, opcodes: any, schema: "id*:int64,x:int64,s:string"}}
+      right: {{type: source, opcodes: any, schema: "id*:int64,x:int64,s:string"}}
       joined: {{type: join, {join}}}
     edges: [{edges}]
 """
@@ -115,8 +115,8 @@ project: twice
 queries:
   q:
     windows:
-      a: {type: source, schema: "id*:int64,d:double"}
-      b: {type: source, schema: "id*:int64,d:double"}
+      a: {type: source, opcodes: any, schema: "id*:int64,d:double"}
+      b: {type: source, opcodes: any, schema: "id*:int64,d:double"}
       once: {type: join, kind: inner, conditions: {d: d}, outputs: {d: l_d}}
       again: {type: join, kind: inner, conditions: {d: d}, outputs: {x: r_d}}
     edges: [a -> once as left, b -> once as right, once -> again as left, b -> again as right]
@@ -147,9 +147,9 @@ project: p
 queries:
   q:
     windows:
-      given: {{type: source, schema: "id*:int64,x:double"}}
+      given: {{type: source, opcodes: any, schema: "id*:int64,x:double"}}
       left: {{type: compute, schema: "id*:int64,x:double", outputs: {{x: x * -1.0}}}}
-      right: {{type: source, schema: "id*:double,x:double"}}
+      right: {{type: source, opcodes: any, schema: "id*:double,x:double"}}
       joined: {{type: join, kind: inner, {join}, outputs: {{v: r_id}}}}
     edges: [given -> left, left -> joined as left, right -> joined as right]
 """

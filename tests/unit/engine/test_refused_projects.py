@@ -8,7 +8,7 @@ from hotspare.engine.plan import compile_plan
 from hotspare.errors import ProjectError
 from hotspare.model.load import load_text
 
-PUBLISHED = "index: empty"
+PUBLISHED = "opcodes: any, index: empty"
 INSERTS = "index: empty, opcodes: insert-only"
 KEYED = "index: hash"
 FORGETS = "retention: {bycount_sliding: 3}"

@@ -22,7 +22,7 @@ project: p
 queries:
   cq:
     windows:
-      given: {type: source, INDEX schema: "id*:int64,s:string,x:double,n:int32,t:stamp,m:money", publish: SEEN}
+      given: {type: source, opcodes: any, INDEX schema: "id*:int64,s:string,x:double,n:int32,t:stamp,m:money", publish: SEEN}
       made: {type: compute, index: empty, schema: "id*:int64,v:int64,w:double", outputs: {v: "EXPRESSION", w: x}, publish: true}
     edges: [given -> made]
 """

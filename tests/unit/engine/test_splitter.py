@@ -31,11 +31,11 @@ def mistakes(source: str, slot: str = " slot 1") -> list[str]:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        (", splitter: s", "window q/a, splitter: the splitter is string, a number is wanted"),
-        (", splitter: nothing", "window q/a, splitter: unknown field nothing"),
-        (", splitter: length(ESP_OPCODE)", "the splitter of window q/a uses more than the values of a row"),
-        (", index: empty, splitter: x", "the splitter of window q/a uses other fields than keys"),
-        (', splitter: ""', "window a has an empty expression"),
+        (", opcodes: any, splitter: s", "window q/a, splitter: the splitter is string, a number is wanted"),
+        (", opcodes: any, splitter: nothing", "window q/a, splitter: unknown field nothing"),
+        (", opcodes: any, splitter: length(ESP_OPCODE)", "the splitter of window q/a uses more than the values of a row"),
+        (", opcodes: any, index: empty, splitter: x", "the splitter of window q/a uses other fields than keys"),
+        (', opcodes: any, splitter: ""', "window a has an empty expression"),
     ],
 )
 def test_a_splitter_that_cannot_be_right_is_refused(source: str, said: str) -> None:
@@ -46,9 +46,9 @@ def test_a_splitter_that_cannot_be_right_is_refused(source: str, said: str) -> N
 @pytest.mark.parametrize(
     "source",
     [
-        ", splitter: x",
-        ", splitter: x > 1",
-        ", index: empty, splitter: id",
+        ", opcodes: any, splitter: x",
+        ", opcodes: any, splitter: x > 1",
+        ", opcodes: any, index: empty, splitter: id",
         ", opcodes: insert-only, index: empty, splitter: length(ESP_OPCODE)",
     ],
 )
@@ -57,15 +57,15 @@ def test_other_splitters_are_not(source: str) -> None:
 
 
 def test_a_slot_is_a_whole_number() -> None:
-    assert mistakes(", splitter: x", " slot one") == ["slot 'one' of an edge is not a whole number"]
-    assert mistakes(", splitter: x", " slot -2") == ["slot '-2' of an edge is not a whole number"]
+    assert mistakes(", opcodes: any, splitter: x", " slot one") == ["slot 'one' of an edge is not a whole number"]
+    assert mistakes(", opcodes: any, splitter: x", " slot -2") == ["slot '-2' of an edge is not a whole number"]
 
 
 @pytest.mark.parametrize(
     ("source", "slot", "said"),
     [
         ("", " slot 0", "slot 0 of the edge to b has no effect: window a has no splitter"),
-        (", splitter: x", "", "the splitter of window a has no effect: no edge has a slot"),
+        (", opcodes: any, splitter: x", "", "the splitter of window a has no effect: no edge has a slot"),
     ],
 )
 def test_what_has_no_effect_is_warned_about(source: str, slot: str, said: str) -> None:

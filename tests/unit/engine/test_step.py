@@ -21,7 +21,7 @@ project: p
 queries:
   cq:
     windows:
-      source: {type: source, index: empty, schema: "id*:int64,x:double"}
+      source: {type: source, opcodes: any, index: empty, schema: "id*:int64,x:double"}
       copied: {type: copy, retention: {bycount_sliding: 1}}
       passed: {type: copy, index: empty}
     edges: [source -> copied, source -> passed]
@@ -177,7 +177,7 @@ project: p
 queries:
   cq:
     windows:
-      source: {type: source, index: empty, schema: "id*:int64,x:double"}
+      source: {type: source, opcodes: any, index: empty, schema: "id*:int64,x:double"}
       recent: {type: copy, publish: true, retention: {bytime_sliding: 1 second}}
       keyed: {type: compute, schema: "id*:int64,y:double", outputs: {y: x + 1}}
       few: {type: copy, publish: true, retention: {bycount_jumping: 40}}

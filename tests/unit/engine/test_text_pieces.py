@@ -18,8 +18,8 @@ project: p
 queries:
   q:
     windows:
-      facts: {type: source, schema: "id*:int64,x:int64"}
-      texts: {type: source, schema: "id*:int64,s:string"}
+      facts: {type: source, opcodes: any, schema: "id*:int64,x:int64"}
+      texts: {type: source, opcodes: any, schema: "id*:int64,s:string"}
       met: {type: join, kind: inner, conditions: {x: id}, outputs: {x: l_x, s: r_s, "n:int64": length(r_s) div l_x}}
       long: {type: filter, condition: length(s) > 5}
       made: {type: compute, schema: "id*:int64,n:int64", outputs: {n: n + length(s) div (id - 1)}}

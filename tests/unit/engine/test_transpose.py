@@ -22,7 +22,8 @@ project: p
 queries:
   q:
     windows:
-      given: {{type: source, index: empty, {source}, schema: "id*:int64,g:int64,tag:string,x:double,a_x:double,b_x:int64"}}
+      given:
+        {{type: source, index: empty, {source}, schema: "id*:int64,g:int64,tag:string,x:double,a_x:double,b_x:int64"}}
       made: {{type: transpose, {options}}}
     edges: [given -> made]
 """

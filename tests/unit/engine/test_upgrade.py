@@ -23,7 +23,7 @@ queries:
   q:
     singletons: included
     windows:
-      orders: {type: source, schema: 'id*:int64,x:int64'}
+      orders: {type: source, opcodes: any, schema: 'id*:int64,x:int64'}
       dear: {type: filter, condition: x > 5, publish: true}
       recent: {type: copy, retention: {bycount_sliding: 3}, publish: true}
       short: {type: copy, retention: {bytime_sliding: 2 seconds}, publish: true}
@@ -90,7 +90,10 @@ def test_what_lacks_a_field_by_now_is_read_by_nobody_again() -> None:
     """Each message of before would be a bad event, so nothing can be computed of what stands on the topic."""
     before = plan()
     after = plan(
-        ("orders: {type: source, schema: 'id*:int64,x:int64'}", "orders: {type: source, schema: 'id*:int64,x:int64,y:string'}")
+        (
+            "orders: {type: source, opcodes: any, schema: 'id*:int64,x:int64'}",
+            "orders: {type: source, opcodes: any, schema: 'id*:int64,x:int64,y:string'}",
+        )
     )
     raw = raw_batches(Case(before, tuple(MESSAGES[:3]), ()))
     refused = [Pipeline.fresh(after).feed(Head.of(after).decode(each)) for each in raw]
@@ -127,7 +130,7 @@ def test_what_time_causes_depends_on_the_heartbeats() -> None:
 
 
 def test_a_new_source_window_comes_last_by_its_name() -> None:
-    more = "      {}: {{type: source, schema: 'id*:int64'}}\n      dear:"
+    more = "      {}: {{type: source, opcodes: any, schema: 'id*:int64'}}\n      dear:"
     found = changed(("      dear:", more.format("zebra")))
     assert not found.refusals
     assert [str(window) for window in found.new_topics] == ["q/zebra"]

@@ -210,7 +210,12 @@ def test_reasons_are_those_of_the_core() -> None:
         (BadReason.EXPRESSION, "cq/halves"),
         (BadReason.NOT_INSERT, "cq/trades"),
     ]
-    last = {"reason": BadReason.NOT_INSERT, "message": "the window takes inserts only", "text": "U,6,50.0,8", "window": "cq/trades"}
+    last = {
+        "reason": BadReason.NOT_INSERT,
+        "message": "the window takes inserts only; set opcodes: any to take updates and deletes",
+        "text": "U,6,50.0,8",
+        "window": "cq/trades",
+    }
     assert rows[-1]["bad"] == last
 
 

@@ -42,7 +42,7 @@ project: p
 queries:
   cq:
     windows:
-      loose: {type: source, schema: "id*:int64,v:int64,s:string"}
+      loose: {type: source, opcodes: any, schema: "id*:int64,v:int64,s:string"}
       kept: {type: copy, retention: {bytime_sliding: 2 seconds}, publish: true}
       counted: {type: functional, schema: "id*:int64,v:int64,n:int64", functions: {n: eventCounter()}, publish: true}
     edges: [loose -> kept, kept -> counted]

@@ -18,7 +18,7 @@ project: NAME
 queries:
   q:
     windows:
-      given: {type: source, schema: "FIELDS"READS}
+      given: {type: source, opcodes: any, schema: "FIELDS"READS}
       made: {type: copy, publish: true, beats: included}
     edges: [given -> made]
 """

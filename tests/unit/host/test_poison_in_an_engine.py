@@ -27,7 +27,7 @@ project: p
 queries:
   cq:
     windows:
-      loose: {type: source, schema: "id*:int64,v:int64"}
+      loose: {type: source, opcodes: any, schema: "id*:int64,v:int64"}
       kept: {type: copy, publish: true}
     edges: [loose -> kept]
 """

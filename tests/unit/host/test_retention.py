@@ -25,8 +25,8 @@ project: shop
 queries:
   cq:
     windows:
-      orders: {type: source, index: empty, schema: "id*:int64"}
-      clicks: {type: source, index: empty, schema: "id*:int64"}
+      orders: {type: source, opcodes: any, index: empty, schema: "id*:int64"}
+      clicks: {type: source, opcodes: any, index: empty, schema: "id*:int64"}
       kept: {type: copy, retention: {bytime_sliding: 30 minutes}}
       seen: {type: copy, index: empty}
     edges: [orders -> kept, clicks -> seen]

@@ -24,7 +24,7 @@ PROJECT = """
 project: p
 queries:
   q:
-    windows: {s: {type: source, schema: "id*:int64"}, c: {type: copy, publish: true}}
+    windows: {s: {type: source, opcodes: any, schema: "id*:int64"}, c: {type: copy, publish: true}}
     edges: [s -> c]
 """
 

@@ -21,7 +21,7 @@ project: p
 queries:
   q:
     trace: [s]
-    windows: {s: {type: source, schema: "id*:int64,name:string"}, c: {type: copy}}
+    windows: {s: {type: source, opcodes: any, schema: "id*:int64,name:string"}, c: {type: copy}}
     edges: [s -> c]
 """
 

@@ -19,7 +19,7 @@ project: p
 queries:
   q:
     windows:
-      s: {type: source, schema: 'id*:int64,x:int32,t:string'}
+      s: {type: source, opcodes: any, schema: 'id*:int64,x:int32,t:string'}
       odd: {type: jion}                       # !!
       f:
         type: filter
@@ -86,7 +86,7 @@ project: p
 queries:
   q:
     windows:
-      s: {type: source, schema: 'id*:int64,x:int32,t:string'}
+      s: {type: source, opcodes: any, schema: 'id*:int64,x:int32,t:string'}
       sum:
         type: calculate
         algorithm: Summary
@@ -113,7 +113,7 @@ project: p
 queries:
   q:
     windows:
-      s: {type: source, schema: 'id*:int64,x:int32'}
+      s: {type: source, opcodes: any, schema: 'id*:int64,x:int32'}
       c: {type: compute, schema: 'id*:int64,a:int32,b:int32', outputs: {a: x, b: x}}
     edges: [s -> c]
 """

@@ -21,7 +21,7 @@ project: p
 queries:
   q:
     windows:
-      a: {type: source, schema: "id*:int64", READS}
+      a: {type: source, opcodes: any, schema: "id*:int64", READS}
       b: {type: filter, condition: id > 1, publish: true, BEATS}
     edges: [a -> b]
 """
@@ -91,7 +91,7 @@ def test_a_project_with_a_topic_of_its_own_shows_signs_of_life_beside_it() -> No
     """What it publishes there may wait for the other project for as long as that stands still."""
     text = (
         project()
-        .replace("edges:", "  c: {type: source, schema: 'id*:int64'}\n    edges:")
+        .replace("edges:", "  c: {type: source, opcodes: any, schema: 'id*:int64'}\n    edges:")
         .replace("filter, condition: id > 1", "union")
     )
     made = plan(text.replace("a -> b", "a -> b, c -> b"))

@@ -23,7 +23,7 @@ YAML = """project: p
 queries:
   q:
     windows:
-      a: {type: source, schema: "id*:int64,x:int64"}
+      a: {type: source, opcodes: any, schema: "id*:int64,x:int64"}
       b: {type: python, events: create, schema: "id*:int64,x:int64", code-file: NAME}
     edges: [a -> b]
 """

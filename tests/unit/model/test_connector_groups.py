@@ -58,6 +58,7 @@ queries:
     windows:
       a:
         type: source
+        opcodes: any
         schema: id*:int64
         connectors:
           in: {kind: fs, direction: pub, properties: {fsname: f}}

@@ -17,6 +17,7 @@ queries:
     windows:
       in:
         type: source
+        opcodes: any
         schema: id*:int64,x:double
         connectors:
           file: {kind: fs, direction: publish, properties: {fsname: a.csv, fstype: csv}}

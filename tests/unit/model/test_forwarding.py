@@ -16,17 +16,17 @@ project: p
 queries:
   a:
     windows:
-      given: {type: source, schema: "id*:int64"}
+      given: {type: source, opcodes: any, schema: "id*:int64"}
       made: {type: lua, schema: "id*:int64", events: f, code: "function f(e) return e end", forward: [TO]}
     edges: [given -> made]
   b:
     windows:
-      given: {type: source, schema: "SCHEMA"}
+      given: {type: source, opcodes: any, schema: "SCHEMA"}
       made: {type: lua, schema: "id*:int64", events: f, code: "function f(e) return e end", forward: [BACK]}
     edges: [given -> made]
   c:
     windows:
-      other: {type: source, schema: "id*:int64"}
+      other: {type: source, opcodes: any, schema: "id*:int64"}
     singletons: included
 """
 

@@ -16,8 +16,8 @@ project: p
 queries:
   q:
     windows:
-      orders: {{type: source, schema: "order*:int64,customer:int64,amount:double"}}
-      people: {{type: source, schema: "id*:int64,name:string,group:int64"}}
+      orders: {{type: source, opcodes: any, schema: "order*:int64,customer:int64,amount:double"}}
+      people: {{type: source, opcodes: any, schema: "id*:int64,name:string,group:int64"}}
       named:
         type: join
         kind: leftouter

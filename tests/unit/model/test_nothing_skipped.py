@@ -347,6 +347,7 @@ queries:
     windows:
       w:
         type: source
+        opcodes: any
         schema: id*:int64
         connectors:
           c: {{kind: {kind}, direction: {direction.name.lower()}, properties: {{{required}{name}: "%s"}}}}
@@ -483,9 +484,9 @@ project: p
 queries:
   q:
     windows:
-      a: {type: source, schema: "id*:int64"}
+      a: {type: source, opcodes: any, schema: "id*:int64"}
       b: {type: copy}
-      alone: {type: source, schema: "id*:int64"}
+      alone: {type: source, opcodes: any, schema: "id*:int64"}
     edges: [a -> b]
 """
     (warning,) = load_text(text).warnings

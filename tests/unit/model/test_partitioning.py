@@ -14,8 +14,8 @@ project: p
 queries:
   q:
     windows:
-      orders: {type: source, schema: "order*:int64,customer*:int64,x:double"}
-      people: {type: source, schema: "id*:int64,name:string"}
+      orders: {type: source, opcodes: any, schema: "order*:int64,customer*:int64,x:double"}
+      people: {type: source, opcodes: any, schema: "id*:int64,name:string"}
       recent: {type: copy, retention: {bytime_sliding: 1 minute}}
       high: {type: filter, condition: x > 1}
       renamed: {type: compute, schema: "order*:int64,customer*:int64,who:int64,twice:int64",
@@ -56,8 +56,8 @@ project: p
 queries:
   q:
     windows:
-      orders: {type: source, schema: "order*:int64,customer:int64,product:int64", opcodes: insert-only, partition_by: customer}
-      products: {type: source, schema: "id*:int64,name:string"}
+      orders: {type: source, schema: "order*:int64,customer:int64,product:int64", partition_by: customer}
+      products: {type: source, opcodes: any, schema: "id*:int64,name:string"}
       slim: {type: compute, schema: "order*:int64,product:int64", outputs: {product: product}}
       named: {type: join, kind: leftouter, conditions: {product: id}, outputs: {name: r_name}}
       counted: {type: functional, schema: "order*:int64,n:int64", functions: {n: eventCounter()}}
@@ -82,8 +82,8 @@ project: p
 queries:
   q:
     windows:
-      a: {type: source, schema: "x*:int64,y*:int64"}
-      b: {type: source, schema: "x*:int64,y*:int64"}
+      a: {type: source, opcodes: any, schema: "x*:int64,y*:int64"}
+      b: {type: source, opcodes: any, schema: "x*:int64,y*:int64"}
       all: {type: union}
     edges: [a -> all, b -> all]
 """
@@ -116,7 +116,7 @@ project: p
 queries:
   q:
     windows:
-      given: {{type: source, schema: "id*:int64,k*:int64"}}
+      given: {{type: source, opcodes: any, schema: "id*:int64,k*:int64"}}
       odd: {{{window}}}
     edges: [given -> odd]
 """
@@ -129,7 +129,7 @@ project: p
 queries:
   q:
     windows:
-      given: {type: source, schema: "id*:int64,k*:int64,x:double"}
+      given: {type: source, opcodes: any, schema: "id*:int64,k*:int64,x:double"}
       newest: {type: copy, retention: {bycount_sliding: 3, by: [x, k]}}
     edges: [given -> newest]
 """
@@ -157,9 +157,9 @@ queries:
   q:
     singletons: included
     windows:
-      orders: {type: source, schema: "order*:int64,customer*:int64", partition_by: customer}
-      people: {type: source, schema: "id*:int64,name:string"}
-      pairs: {type: source, schema: "a*:int64,b*:int64"}
+      orders: {type: source, opcodes: any, schema: "order*:int64,customer*:int64", partition_by: customer}
+      people: {type: source, opcodes: any, schema: "id*:int64,name:string"}
+      pairs: {type: source, opcodes: any, schema: "a*:int64,b*:int64"}
 """
     resolved = load_text(text).resolved
     fields = {source.window: field for source, field in partition_fields(resolved).items()}
@@ -176,7 +176,7 @@ queries:
 def test_a_number_with_a_fraction_is_no_field_to_be_partitioned_by() -> None:
     text = """
 project: p
-queries: {q: {singletons: included, windows: {w: {type: source, schema: "x*:double,k:int64"}}}}
+queries: {q: {singletons: included, windows: {w: {type: source, opcodes: any, schema: "x*:double,k:int64"}}}}
 """
     assert told(text, w="x") == [("w", "its field x is a double, of which equal values may have several texts")]
 
@@ -188,8 +188,8 @@ project: p
 queries:
   q:
     windows:
-      left: {type: source, schema: "id*:int64"}
-      right: {type: source, schema: "id*:int64"}
+      left: {type: source, opcodes: any, schema: "id*:int64"}
+      right: {type: source, opcodes: any, schema: "id*:int64"}
       of_left: {type: compute, schema: "id*:int64,near:double", outputs: {near: id}}
       of_right: {type: compute, schema: "id*:int64,near:double", outputs: {near: id}}
       met: {type: join, kind: inner, conditions: {near: near}, outputs: {x: l_near}}
@@ -202,7 +202,7 @@ queries:
 def test_an_unknown_field_is_a_mistake_of_the_project() -> None:
     text = """
 project: p
-queries: {q: {singletons: included, windows: {w: {type: source, schema: "id*:int64", partition_by: ix}}}}
+queries: {q: {singletons: included, windows: {w: {type: source, opcodes: any, schema: "id*:int64", partition_by: ix}}}}
 """
     with pytest.raises(ProjectError, match="is partitioned by the unknown field 'ix'"):
         load_text(text)
@@ -215,7 +215,7 @@ project: p
 queries:
   q:
     windows:
-      orders: {type: source, schema: "order*:int64,customer:int64", opcodes: insert-only}
+      orders: {type: source, index: hash, schema: "order*:int64,customer:int64", opcodes: insert-only}
       found:
         type: pattern
         schema: "n*:int64,customer:int64,other:int64"

@@ -11,7 +11,7 @@ from hotspare.engine.expressions.windows import expression_mistakes
 from hotspare.model.algorithms import SUMMARY_OUTPUTS
 from hotspare.model.connectors import CONNECTOR_PROPERTIES, MISSPELLED
 from hotspare.model.durations import UNIT_US
-from hotspare.model.frontends.values import FIELD_TYPES, RETENTION_KINDS
+from hotspare.model.frontends.values import FIELD_TYPES, RETENTION_KINDS, TYPE_ALIASES
 from hotspare.model.frontends.yaml import project as yaml_project
 from hotspare.model.load import load_text
 from hotspare.model.windows.registry import WINDOW_TYPES, type_of
@@ -58,6 +58,7 @@ def test_the_examples_run_and_show_every_window_type() -> None:
         tuple(WINDOW_TYPES),
         tuple(RETENTION_KINDS),
         tuple(FIELD_TYPES),
+        tuple(TYPE_ALIASES),
         tuple(f"{unit}s" for unit in UNIT_US),
         tuple(MISSPELLED),
         tuple(name for name in yaml_project.INDEX_NAMES if not name.startswith("pi_")),

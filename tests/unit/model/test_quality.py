@@ -22,7 +22,7 @@ project: p
 queries:
   q:
     windows:
-      in: {type: source, schema: "id*:int64"}
+      in: {type: source, opcodes: any, schema: "id*:int64"}
       out:
         type: copy
         %s

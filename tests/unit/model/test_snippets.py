@@ -144,8 +144,8 @@ project: p
 queries:
   q:
     windows:
-      a: {type: source, schema: "id*:int64,x:int64"}
-      b: {type: source, schema: "id*:int64,y:int64,x:string"}
+      a: {type: source, opcodes: any, schema: "id*:int64,x:int64"}
+      b: {type: source, opcodes: any, schema: "id*:int64,y:int64,x:string"}
       made: {type: python, schema: "id*:int64,x:int64", events: create, code: "def create(id): return {}", CHOSEN}
     edges: [a -> made, b -> made]
 """

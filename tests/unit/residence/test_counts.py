@@ -24,7 +24,7 @@ project: counted
 queries:
   q:
     windows:
-      source: {type: source, index: empty, schema: "id*:int64,s:string,value:double"}
+      source: {type: source, opcodes: any, index: empty, schema: "id*:int64,s:string,value:double"}
       kept: {type: copy}
     edges: [source -> kept]
 """
@@ -86,8 +86,8 @@ project: beside
 queries:
   q:
     windows:
-      left: {type: source, schema: "id*:int64,k:int64,value:double"}
-      right: {type: source, schema: "id*:int64,k:int64,value:double"}
+      left: {type: source, opcodes: any, schema: "id*:int64,k:int64,value:double"}
+      right: {type: source, opcodes: any, schema: "id*:int64,k:int64,value:double"}
       both: {type: join, kind: inner, index: empty, conditions: {id: id}, outputs: {a: l_value, b: r_value}}
       grouped:
         type: aggregate
@@ -126,7 +126,7 @@ project: code
 queries:
   q:
     windows:
-      given: {type: source, index: empty, schema: "id*:int64,s:string,value:double"}
+      given: {type: source, opcodes: any, index: empty, schema: "id*:int64,s:string,value:double"}
       moving: {type: calculate, algorithm: Summary, schema: "id*:int64,a:double", parameters: {windowLength: 100000},
                inputs: {input: value}, outputs: {sumOut: a}}
       seen:

@@ -21,7 +21,7 @@ project: p
 queries:
   q:
     windows:
-      a: {type: source, schema: "id*:int64"}
+      a: {type: source, opcodes: any, schema: "id*:int64"}
       b: {type: copy, resident: RESIDENT}
     edges: [a -> b]
 """

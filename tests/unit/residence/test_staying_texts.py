@@ -21,7 +21,7 @@ project: staying
 queries:
   q:
     windows:
-      source: {type: source, index: empty, schema: "id*:int64,s:string,value:double"}
+      source: {type: source, opcodes: any, index: empty, schema: "id*:int64,s:string,value:double"}
       kept: {type: copy}
       picked: {type: filter, condition: value > 0}
       chosen: {type: copy, resident: always, publish: true}

@@ -21,7 +21,7 @@ project: shop
 queries:
   q:
     windows:
-      orders: {type: source, schema: "id*:int64,amount:double"}
+      orders: {type: source, opcodes: any, schema: "id*:int64,amount:double"}
       big: {type: filter, condition: amount > 10, publish: true}
     edges: [orders -> big]
 """

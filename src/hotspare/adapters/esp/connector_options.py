@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from hotspare.adapters.esp.property_values import FALSE, TRUE, choice, count, number, switch, wrong
@@ -13,9 +14,11 @@ from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.files.subscriber import Opening, SubscribeOptions
 from hotspare.adapters.received import RetentionDeletes, RowChoice, UpdateBlocks
 from hotspare.adapters.time_texts import unit_of_stamps
+from hotspare.engine.codec.csv.rows import RowPrefix
 from hotspare.errors import UsageError
 from hotspare.model.connectors import REFUSED_VALUES
-from hotspare.model.project import Connector
+from hotspare.model.project import Connector, ConnectorDirection
+from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import Schema
 from hotspare.places import absolute_path
 
@@ -23,8 +26,11 @@ FILE_KIND = "fs"
 HOME_PROPERTY = "ESP_PROJECT_HOME"
 OUTPUT_PROPERTY = "ESP_PROJECT_OUTPUT"
 _TEST_FOLDER = "test_files"
-_OF_CSV = ("header", "addcsvopcode", "addcsvflags", "noautogenfield", "csvfielddelimiter")
-"""Properties that say how the columns of a CSV file stand: events of other formats name their fields."""
+PLAIN = "plain"
+_OF_COLUMNS = ("header", "addcsvopcode", "addcsvflags", "noautogenfield")
+"""Properties that say which columns the rows of a CSV file have: with `plain` its titles do."""
+_OF_CSV = (*_OF_COLUMNS, "csvfielddelimiter")
+"""Properties of CSV files: events of other formats name their fields."""
 
 
 def home_properties(project_file: Path, home: Path | None) -> dict[str, str]:
@@ -43,10 +49,14 @@ def connector_file(connector: Connector, home: Path) -> Path:
     return flat if path.parent.name == _TEST_FOLDER and not path.exists() and flat.exists() else path
 
 
-def publish_options(connector: Connector, schema: Schema | None, source_name: str = "") -> PublishOptions:
-    """Options of a publishing fs connector. UsageError for a value that cannot be used, naming the connector."""
+def publish_options(
+    connector: Connector, schema: Schema | None, source_name: str = "", rows: RowDefaults | None = None
+) -> PublishOptions:
+    """Options of a publishing fs connector into a window with these defaults of rows. UsageError for a value that cannot be used,
+    naming the connector."""
+    form = row_form(connector, schema, file_format(connector))
     return PublishOptions(
-        form=row_form(connector, schema, file_format(connector)),
+        form=replace(form, plain=rows or RowDefaults()) if is_plain(connector) else form,
         growth=switch(connector, "growinginputfile", Growth.FIXED, Growth.GROWING),
         header_rows=_header_rows(connector),
         rate=number(connector, "rate"),
@@ -88,13 +98,23 @@ def subscribe_options(connector: Connector) -> SubscribeOptions:
 def row_choice(connector: Connector) -> RowChoice:
     """Which outputs a subscribing connector writes."""
     return RowChoice(
-        updates=switch(connector, "collapse", UpdateBlocks.PAIRS, UpdateBlocks.COLLAPSED),
+        updates=UpdateBlocks.COLLAPSED
+        if is_plain(connector)
+        else switch(connector, "collapse", UpdateBlocks.PAIRS, UpdateBlocks.COLLAPSED),
         retention_deletes=switch(connector, "rmretdel", RetentionDeletes.KEPT, RetentionDeletes.DROPPED),
     )
 
 
-def file_style(connector: Connector) -> FileStyle:
-    """How a subscribing fs connector writes its file. UsageError for a value that cannot be used."""
+def is_plain(connector: Connector) -> bool:
+    """Whether the file is CSV with titles. UsageError for a value that cannot be used."""
+    return choice(connector, PLAIN, {**dict.fromkeys(FALSE, False), **dict.fromkeys(TRUE, True)})
+
+
+def file_style(connector: Connector, prefix: RowPrefix = RowPrefix.EVENT) -> FileStyle:
+    """How a subscribing fs connector writes its file; `prefix` is what rows of its window need to read back equal, if the file is
+    plain. UsageError for a value that cannot be used."""
+    if is_plain(connector):
+        return FileStyle.plain(prefix, connector.get("dateformat"), file_format(connector))
     titles = {**dict.fromkeys(FALSE, HeaderLine.NONE), **dict.fromkeys(TRUE, HeaderLine.NAMES), "full": HeaderLine.FULL}
     header, date_format = choice(connector, "header", titles), connector.get("dateformat")
     return FileStyle(header=header, date_format=date_format, format=file_format(connector))
@@ -115,7 +135,25 @@ def file_format(connector: Connector) -> FileFormat:
                 f"property {each} of connector {connector.name} is about columns of csv, its fstype is {name}",
                 hint="leave it out",
             )
+    if is_plain(connector):
+        _check_plain(connector, formats[name])
     return formats[name]
+
+
+def _check_plain(connector: Connector, format_: FileFormat) -> None:
+    """UsageError for a format, or another property, with which `plain` means nothing."""
+    publishes = connector.direction is ConnectorDirection.PUBLISH
+    if format_ is not FileFormat.CSV and (publishes or format_ is not FileFormat.JSON):
+        why = "events of it name their fields" if format_ is not FileFormat.BINARY else "blocks of it have titles and types"
+        raise UsageError(
+            f"property {PLAIN} of connector {connector.name} has no effect with fstype {format_.value}: {why}", hint="leave it out"
+        )
+    for each in _OF_COLUMNS:
+        if connector.get(each).strip().lower() not in ("none", *FALSE):
+            raise UsageError(
+                f"property {each} of connector {connector.name} has no effect with {PLAIN}: titles say which columns there are",
+                hint="leave it out",
+            )
 
 
 def _header_rows(connector: Connector) -> int:

@@ -16,8 +16,17 @@ from hotspare.model.types import Schema
 
 _HOST_PORT = re.compile(r"([A-Za-z0-9.\-]*):([0-9]{1,5})")
 _FILES_ONLY: dict[ConnectorDirection, tuple[str, ...]] = {
-    ConnectorDirection.PUBLISH: ("header", "growinginputfile", "rate", "maxevents", "repeatcount", "publishwithupsert"),
-    ConnectorDirection.SUBSCRIBE: ("header", "collapse", "rmretdel", "snapshot", "maxfilesize", "periodicity", "dateformat"),
+    ConnectorDirection.PUBLISH: ("plain", "header", "growinginputfile", "rate", "maxevents", "repeatcount", "publishwithupsert"),
+    ConnectorDirection.SUBSCRIBE: (
+        "plain",
+        "header",
+        "collapse",
+        "rmretdel",
+        "snapshot",
+        "maxfilesize",
+        "periodicity",
+        "dateformat",
+    ),
 }
 _FORMATS = {FileFormat.CSV.value: MessageFormat.CSV, FileFormat.JSON.value: MessageFormat.JSON}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from hotspare.adapters.files.event_cutter import JsonCutter, XmlCutter
 from hotspare.adapters.files.row_cutter import Cutter, RowCutter
+from hotspare.adapters.files.titles import Placement, placed
 from hotspare.adapters.time_texts import StampUnit, TimeTexts
 from hotspare.engine.codec.csv.grammar import BYTE_ORDER_MARK, grammar, is_quoted, quoted
 from hotspare.engine.codec.json.plain import cut_events, event_alone, has_field, names_wanted, texts_of_event
@@ -25,6 +26,7 @@ from hotspare.engine.codec.xml.plain import json_event
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import UsageError
 from hotspare.model.events import OPCODE_WORDS, Opcode
+from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import Schema
 
 
@@ -77,6 +79,9 @@ class RowForm:
     blocks and JSON that is rewritten. Formats other than CSV need no more of the rest than `insert` and the times: their events
     name their fields. `stamp_unit` is that of numbers in stamps.
 
+    `plain` is not None if the first line of the file names its columns: then `opcode`, `flag` and `key` count for nothing, and rows
+    are read by the form that `titled` returns, which has a `placement`.
+
     UsageError where an option cannot be used.
     """
 
@@ -89,6 +94,8 @@ class RowForm:
     stamp_unit: StampUnit = StampUnit.MICROSECONDS
     schema: Schema | None = None
     format: FileFormat = FileFormat.CSV
+    plain: RowDefaults | None = None
+    placement: Placement | None = None
 
     def __post_init__(self) -> None:
         if len(self.delimiter.encode()) != 1 or self.delimiter in '"\\\r\n ':
@@ -97,9 +104,13 @@ class RowForm:
             )
         is_rewritten_json = self.format is FileFormat.JSON and self.is_rewritten
         is_named, has_times = self.format in (FileFormat.XML, FileFormat.BINARY), not self.times.is_canonical
-        if self.schema is None and (self.key is KeyPresence.ABSENT or has_times or is_named or is_rewritten_json):
+        if self.plain is not None and self.format is not FileFormat.CSV:
+            what = f"plain is about columns of csv, and events in {self.format.value} name their fields"
+            raise UsageError(what, hint="leave plain out")
+        is_by_schema = self.key is KeyPresence.ABSENT or has_times or self.plain is not None
+        if self.schema is None and (is_by_schema or is_named or is_rewritten_json):
             raise UsageError(
-                "a missing key column, a date format, a unit of stamps, or a format other than CSV needs the window's schema",
+                "titles, a missing key column, a date format, a unit of stamps, or a format but CSV needs the window's schema",
                 hint="name the project's file with --project",
             )
         if has_times and self.format is FileFormat.BINARY:
@@ -124,6 +135,8 @@ class RowForm:
         """How many columns a row of the file has; None if the schema is not known, or columns are not counted."""
         if self.schema is None or self.format not in _ROWS:
             return None
+        if self.placement is not None:
+            return self.placement.count
         return self.prefix_columns + len(self.schema) - int(self.key is KeyPresence.ABSENT)
 
     @property
@@ -138,6 +151,8 @@ class RowForm:
     @cached_property
     def _is_plain(self) -> bool:
         """Whether at most a prefix has to be put before a row of CSV."""
+        if self.placement is not None:
+            return self.placement.prefix is not None and self.delimiter == "," and self.times.is_canonical
         return not (
             self.delimiter != ","
             or not self.times.is_canonical
@@ -146,7 +161,15 @@ class RowForm:
         )
 
     @cached_property
+    def _is_moved(self) -> bool:
+        """Whether columns are put elsewhere and nothing else is done to a row."""
+        is_kept = self.insert is InsertOpcode.INSERT or self.placement is None or not self.placement.has_opcodes
+        return self.placement is not None and not self._is_plain and self.times.is_canonical and is_kept
+
+    @cached_property
     def _prefix(self) -> bytes:
+        if self.placement is not None:
+            return self.placement.prefix or b""
         parts = [self.insert.value] if self.opcode is OpcodeColumn.ABSENT else []
         parts += [self.flag.value] if self.flag is not FlagColumn.PRESENT else []
         return "".join(f"{part}," for part in parts).encode()
@@ -160,6 +183,15 @@ class RowForm:
     def has_field(self, row: bytes) -> bool | None:
         """Whether an event of a format that names its fields has one of the schema; None if it cannot be read."""
         return None if self.schema is None else has_field(self._json(row), self.schema)
+
+    def titled(self, row: bytes, file: str) -> tuple[RowForm, tuple[str, ...]]:
+        """Returns the form of the rows behind this title line of `file`, and sentences about columns that match no field, and
+        fields without a column. UsageError as `titles.placed`."""
+        assert self.plain is not None and self.schema is not None
+        titles = [(self._value(column) or "").strip() for column in self.split(row)]
+        defaults = self.plain if self.insert is InsertOpcode.INSERT else replace(self.plain, opcode=Opcode.UPSERT)
+        placement, notes = placed(titles, self.schema, defaults, file)
+        return replace(self, placement=placement), notes
 
     def split(self, row: bytes) -> list[bytes]:
         """The columns of a row as they are written, quotes and escapes kept."""
@@ -183,12 +215,18 @@ class RowForm:
 
     def canonical_texts(self, rows: pa.Array) -> pa.Array:
         """The same of a binary array."""
+        if self.placement is not None and self._is_moved:
+            moved = self.placement.moved(rows, self.delimiter_bytes)
+            if moved is not None:
+                return moved
         if self.format not in _ROWS or not self._is_plain or (self._prefix and _any_begins(rows, BYTE_ORDER_MARK)):
             return pa.array(self.canonical(rows.to_pylist()), pa.binary())
         return pc.binary_join_element_wise(self._prefix, rows, b"") if self._prefix else rows
 
     def _rewritten(self, columns: list[bytes]) -> list[bytes]:
         """Opcode, flag and fields of a row of this form."""
+        if self.placement is not None:
+            return self._placed(self.placement.canonical(columns))
         head: list[bytes] = []
         if self.opcode is OpcodeColumn.PRESENT and columns:
             opcode = columns.pop(0)
@@ -203,6 +241,10 @@ class RowForm:
         if self.schema is not None and self.key is KeyPresence.ABSENT:
             columns.insert(self.schema.key_indexes[0], b"")
         return [*head, *map(self._for_commas, columns)]
+
+    def _placed(self, columns: list[bytes]) -> list[bytes]:
+        is_upsert = self.insert is InsertOpcode.UPSERT and _is_insert(self._value(columns[0]))
+        return [self.insert.value.encode() if is_upsert else columns[0], *map(self._for_commas, columns[1:])]
 
     def _for_commas(self, column: bytes) -> bytes:
         """A column that was separated by another delimiter: commas and escapes in it must mean the same now."""

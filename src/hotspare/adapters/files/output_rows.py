@@ -15,7 +15,8 @@ from hotspare.adapters.files.block_rows import rows_to_block
 from hotspare.adapters.files.canonical import FileFormat
 from hotspare.bus.contract import FORMAT_HEADER, OUTPUTS_HEADER, Message
 from hotspare.engine.codec import arrow_block
-from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
+from hotspare.engine.codec.csv.rows import CsvStyle, RowPrefix, rows_to_csv
+from hotspare.engine.codec.json.plain import meta_names
 from hotspare.engine.codec.json.rows import rows_to_json
 from hotspare.engine.codec.outputs import decode_outputs, schema_of
 from hotspare.engine.codec.xml.rows import rows_to_xml
@@ -44,10 +45,15 @@ class HeaderLine(Enum):
     """The columns of opcode and flags too."""
 
 
+ISO_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+"""Dates and stamps as ISO 8601, in UTC."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileStyle:
-    """`columns` chooses how doubles are written in CSV; `date_format` (strftime) how dates and stamps are, "" for numbers. In JSON
-    and XML each event stands in a line of its own and names its fields, and binary blocks have their types.
+    """`columns` chooses how doubles are written in CSV; `date_format` (strftime) how dates and stamps are, "" for numbers; `prefix`
+    which columns, in JSON members, stand before the fields. In JSON and XML each event stands in a line of its own and names its
+    fields, and binary blocks have their types.
 
     UsageError for a `date_format` that cannot be used.
     """
@@ -56,6 +62,15 @@ class FileStyle:
     columns: CsvStyle = CsvStyle.FILE
     date_format: str = ""
     format: FileFormat = FileFormat.CSV
+    prefix: RowPrefix = RowPrefix.EVENT
+
+    @classmethod
+    def plain(cls, prefix: RowPrefix, date_format: str = "", format_: FileFormat = FileFormat.CSV) -> FileStyle:
+        """Returns the style of `plain` files: the title line names all columns, times are ISO 8601 without a `date_format`, and
+        numbers are exact, so that the file reads back equal. UsageError for formats other than CSV and JSON."""
+        if format_ not in (FileFormat.CSV, FileFormat.JSON):
+            raise UsageError(f"plain is about csv and json, not {format_.value}", hint="leave plain out")
+        return cls(HeaderLine.FULL, CsvStyle.EXACT, date_format or ISO_FORMAT, format_, prefix)
 
     def __post_init__(self) -> None:
         if self.format is FileFormat.BINARY and self.date_format:
@@ -68,7 +83,8 @@ class FileStyle:
 
     @property
     def name(self) -> str:
-        parts = (self.format.value, self.header.value, self.columns.value, self.date_format)
+        prefix = "" if self.prefix is RowPrefix.EVENT else self.prefix.name.lower()
+        parts = (self.format.value, self.header.value, self.columns.value, self.date_format, prefix)
         return " ".join(part for part in parts if part)
 
 
@@ -85,10 +101,15 @@ class OutputRows:
         return self._style.name
 
     def title(self, rows: pa.RecordBatch) -> bytes:
-        if self._style.header is HeaderLine.NONE:
+        if self._style.header is HeaderLine.NONE or self._style.format is not FileFormat.CSV:
             return b""
-        names = list(rows.schema.names[len(OUTPUT_COLUMNS) :])
-        return _line(["opcode", "flags", *names] if self._style.header is HeaderLine.FULL else names)
+        schema = schema_of(rows)
+        before = meta_names(schema)[: len(self._style.prefix.value)] if self._style.header is HeaderLine.FULL else ()
+        return _line([*before, *schema.names])
+
+    def no_rows(self) -> pa.RecordBatch:
+        """Returns a batch without rows, for the title of a file without any."""
+        return pa.RecordBatch.from_pylist([], schema=pa.schema(OUTPUT_COLUMNS) if self._schema is None else self._schema)
 
     def decode(self, message: Message) -> pa.RecordBatch:
         if message.is_tick:
@@ -118,12 +139,12 @@ class OutputRows:
     def text(self, rows: pa.RecordBatch) -> bytes:
         dated = _dated(rows, self._style.date_format)
         if self._style.format is FileFormat.JSON:
-            return rows_to_json(dated, schema_of(dated))
+            return rows_to_json(dated, schema_of(dated), self._style.prefix)
         if self._style.format is FileFormat.BINARY:
             return rows_to_block(dated)
         if self._style.format is FileFormat.XML:
             return rows_to_xml(dated)
-        return rows_to_csv(dated, self._style.columns)
+        return rows_to_csv(dated, self._style.columns, self._style.prefix)
 
 
 def _on_bus(topic: int, partition: int, offset: int, index: int) -> str:

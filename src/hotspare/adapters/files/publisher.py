@@ -97,7 +97,9 @@ def publish_file(
     where the bus stays out of reach, which `troubled` is told before; `warn` gets what looks wrong of the first rows.
     """
     stamps = FirstStamps(str(path), options.form.schema, warn)
-    publication = _Publication(bus, topic_partitions(partition, routing), path, options, stop, report, troubled, routing, stamps)
+    publication = _Publication(
+        bus, topic_partitions(partition, routing), path, options, stop, report, troubled, routing, stamps, warn
+    )
     try:
         return publication.run()
     finally:
@@ -122,6 +124,7 @@ class _Publication:
         troubled: Callable[[BusError], None],
         routing: RowRouting | None,
         stamps: FirstStamps,
+        warn: Callable[[str], None],
     ) -> None:
         self._stamps = stamps
         self._path = path
@@ -132,7 +135,7 @@ class _Publication:
         name = options.source_name or str(path.absolute())
         self._routing = routing
         self._source = SpreadSource(bus, partitions, name)
-        self._file = self._open()
+        self._file = self._open(warn)
         self._pass = 0
         self._published_bytes = 0
         self._events = 0
@@ -177,13 +180,13 @@ class _Publication:
                 return True
         return not self._wanted()
 
-    def _open(self) -> RowFile:
+    def _open(self, warn: Callable[[str], None]) -> RowFile:
         options = self._options
-        return RowFile(self._path, form=options.form, skip_rows=options.header_rows, growth=options.growth)
+        return RowFile(self._path, form=options.form, skip_rows=options.header_rows, growth=options.growth, warn=warn)
 
     def _reopen(self) -> None:
         self._file.close()
-        self._file = self._open()
+        self._file = self._open(lambda sentence: None)
 
     def _resume(self) -> None:
         """Take up the file where the bus says that its publisher stopped."""
@@ -214,7 +217,7 @@ class _Publication:
     def _check_first_rows(self, rows: FileRows) -> None:
         """SPEC I10: a file whose rows cannot fit is refused before anything is published."""
         if not self._first_row_checked:
-            check_columns(rows.first_texts(), self._options.form, self._path)
+            check_columns(rows.first_texts(), self._file.form, self._path)
             self._first_row_checked = True
 
     def _next_pass(self) -> bool:
@@ -226,7 +229,7 @@ class _Publication:
 
     def _append(self, rows: FileRows) -> None:
         begin = self._pass * self._file.bytes_total if self._pass else 0
-        texts = self._options.form.canonical(rows.texts.to_pylist())
+        texts = self._file.form.canonical_texts(rows.texts).to_pylist()
         self._stamps.look(texts, self._options.form.written)
         ends = (begin + rows.ends).tolist()
         done = SourcePosition(ends[-1], self._file.check())
@@ -265,11 +268,29 @@ def check_columns(rows: Sequence[bytes], form: RowForm, path: Path) -> None:
             )
         return
     found = len(form.split(row))
+    if found != form.columns and form.placement is not None:
+        raise UsageError(
+            f"file {path} does not match its titles: its first row has {found} columns, there are {form.columns} titles",
+            detail=f"row {row[:200].decode(errors='replace')!r}",
+            hint="" if found > 1 else f"say what stands between the columns, if that is no {form.delimiter!r}",
+        )
     if found != form.columns:
         before = " after " + ", ".join(["opcode", "flag"][: form.prefix_columns]) if form.prefix_columns else ""
         raise UsageError(
             f"file {path} does not match the schema: its first row has {found} columns, {form.columns} are needed",
             detail=f"row {row[:200].decode(errors='replace')!r}, schema {form.schema}{before}",
-            hint="leave title lines out with header, and say if the columns of opcode or flag are missing"
+            hint=_hint_of_titles(form, row)
             + ("" if found > 1 else f", or what stands between the columns, if that is no {form.delimiter!r}"),
         )
+
+
+def _hint_of_titles(form: RowForm, row: bytes) -> str:
+    """What to do about a first row that does not fit: a title line asks for `plain`."""
+    assert form.schema is not None
+    titles = {column.strip(b' "').decode(errors="replace") for column in form.split(row)}
+    if titles & set(form.schema.names):
+        return "it has a title line: read it with --plain (property plain of a connector), which matches columns by title"
+    return (
+        "a file with a title line and without opcodes is read with --plain; else leave title lines out with header, and say if the "
+        "columns of opcode (addcsvopcode) or flags (addcsvflags) are missing"
+    )

@@ -29,14 +29,25 @@ class Growth(Enum):
 
 
 class RowFile:
-    """One pass over a file, which `form` cuts into rows. `skip_rows` leading rows are left out; blank rows always are."""
+    """One pass over a file, which `form` cuts into rows. `skip_rows` leading rows are left out; blank rows always are. A title line
+    is not a row: it says what `form` is from then on, and `warn` gets what is odd about it."""
 
-    def __init__(self, path: Path, *, form: RowForm, skip_rows: int, growth: Growth) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        form: RowForm,
+        skip_rows: int,
+        growth: Growth,
+        warn: Callable[[str], None] = lambda sentence: None,
+    ) -> None:
         self._path = path
         self._growth = growth
         self._skip_rows = skip_rows
         self._skip_left = skip_rows
-        self._form = form
+        self.form = form
+        """That of the rows taken; once the first is taken, it knows the titles."""
+        self._warn = warn
         self._ready = FileRows.of([])
         self._ended = False
         self._failure: UsageError | None = None
@@ -80,14 +91,16 @@ class RowFile:
             raise self._changed(f"{offset} bytes of it are published, it has {self.bytes_total}")
         if check and digest_of(tail) != check:
             raise self._changed(f"the text before byte {offset} is not what was published")
-        if self._form.format is FileFormat.CSV and not tail.endswith(b"\n") and self._file.read_at(1, offset):
+        if self.form.format is FileFormat.CSV and not tail.endswith(b"\n") and self._file.read_at(1, offset):
             raise self._changed(
                 f"its last row had no line end when it was published, and it has grown from {offset} to {self.bytes_total} bytes",
                 "publish a file that grows as growing",
             )
+        self._read_titles()
         self._skip_left = 0
+        self._ready, self._ended = FileRows.of([]), False
         self._read_offset = self._taken_end = offset
-        self._cutter = self._form.cutter(offset)
+        self._cutter = self.form.cutter(offset)
 
     def take(self, rows_max: int, bytes_max: int = LINE_BYTES_MAX) -> FileRows:
         """The next rows, at most `rows_max`, and of more than one row at most `bytes_max`; none at the end of the file, or as
@@ -149,18 +162,29 @@ class RowFile:
         self._end_seen = None
         if self._read_offset == 0 and data.startswith(BYTE_ORDER_MARK):
             data = data[len(BYTE_ORDER_MARK) :]
-            self._cutter = self._form.cutter(len(BYTE_ORDER_MARK))
+            self._cutter = self.form.cutter(len(BYTE_ORDER_MARK))
             self._read_offset = len(BYTE_ORDER_MARK)
         self._read_offset += len(data)
         try:
             self._add(self._cutter.cut(data))
         except LineTooLong as error:
-            what = "line end" if self._form.format is FileFormat.CSV else "end of an event"
+            what = "line end" if self.form.format is FileFormat.CSV else "end of an event"
             raise UsageError(
                 f"file {self._path} has no {what} within {LINE_BYTES_MAX} bytes after byte {error.offset}",
-                hint=f"is it a {self._form.format.value} file?",
+                hint=f"is it a {self.form.format.value} file?",
             ) from None
         return True
+
+    @property
+    def _lacks_titles(self) -> bool:
+        return self.form.plain is not None and self.form.placement is None
+
+    def _read_titles(self) -> None:
+        """Reads the title line of a file whose rows are taken from further on."""
+        while self._lacks_titles and self._fill():
+            pass
+        if self._failure is not None:
+            raise self._failure
 
     def _add(self, rows: FileRows) -> None:
         skipped = min(self._skip_left, len(rows))
@@ -169,7 +193,13 @@ class RowFile:
         kept = rows.certainly_text
         for number in np.flatnonzero(~kept).tolist():
             kept[number] = not is_blank(rows.texts[number].as_py())
-        self._ready = FileRows.joined((self._ready, rows.taken(kept)))
+        rows = rows.taken(kept)
+        if self._lacks_titles and len(rows):
+            self.form, notes = self.form.titled(rows.texts[0].as_py(), str(self._path))
+            rows = rows.between(1, len(rows))
+            for note in notes:
+                self._warn(note)
+        self._ready = FileRows.joined((self._ready, rows))
 
     def _check_not_replaced(self) -> None:
         size = self.bytes_total

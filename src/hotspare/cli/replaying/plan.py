@@ -10,21 +10,23 @@ from pathlib import Path
 
 from hotspare.adapters.esp.connector_options import FILE_KIND, connector_file, publish_options
 from hotspare.adapters.files.canonical import RowForm
-from hotspare.adapters.files.output_rows import OutputRows
+from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.files.publisher import PublishOptions
 from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.recording import ReplayFile, check_file
-from hotspare.choices import RunUntil
+from hotspare.choices import CsvForm, RunUntil
 from hotspare.cli.replaying.run import Replay
 from hotspare.cli.shared.project_file import loaded_project
-from hotspare.cli.shared.values import chosen_stamp_unit
-from hotspare.engine.plan import compile_plan
+from hotspare.cli.shared.values import chosen_stamp_unit, refuse_idle
+from hotspare.engine.plan import Plan, compile_plan
 from hotspare.errors import UsageError
+from hotspare.model.events import UpdateBlocks
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.publishing import publishing
 from hotspare.model.resolve import Resolved, resolve
 from hotspare.model.time_fields import time_fields
 from hotspare.model.types import TIME_TYPES
+from hotspare.model.windows.registry import type_of
 from hotspare.places import file_at
 
 _PARQUET, _MAGIC = ".parquet", b"PAR1"
@@ -32,8 +34,8 @@ _PARQUET, _MAGIC = ".parquet", b"PAR1"
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """The options as given; windows are `query/window` texts. `header_rows` None and `stamp_unit` "": as the window's connector
-    says."""
+    """The options as given; windows are `query/window` texts. `header_rows` None, `stamp_unit` and `date_format` "": as the
+    window's connector says. `form` is that of the files of `inputs` and `outputs`."""
 
     project: Path
     texts: tuple[str, ...]
@@ -44,14 +46,18 @@ class ReplayRequest:
     times: Mapping[str, str]
     header_rows: int | None
     messages_max: int
-    rows: OutputRows
+    style: FileStyle
     name: str = ""
     stamp_unit: str = ""
+    date_format: str = ""
+    form: CsvForm = CsvForm.EVENTS
     until: RunUntil = RunUntil.END
 
 
 def prepare(request: ReplayRequest) -> Replay:
     """UsageError for options that do not fit the project or each other, ProjectError for mistakes of the project."""
+    if request.form is CsvForm.PLAIN:
+        refuse_idle({"--header": request.header_rows}, "with --plain", "leave it out: titles say which columns there are")
     if not request.outputs and request.bad is None:
         raise UsageError("no output was asked for", hint="give --out CQ/WINDOW=FILE")
     loaded = loaded_project(request.project, request.texts, request.home, request.name)
@@ -75,7 +81,8 @@ def prepare(request: ReplayRequest) -> Replay:
         plan=plan,
         files=files,
         outputs={name: file_at(file) for name, file in request.outputs.items()},
-        rows=request.rows,
+        rows=_output_rows(request, plan),
+        updates=UpdateBlocks.COLLAPSED if request.form is CsvForm.PLAIN else UpdateBlocks.PAIRS,
         bad=request.bad,
         messages_max=request.messages_max,
         warnings=loaded.warnings,
@@ -107,11 +114,14 @@ def _files(request: ReplayRequest, resolved: Resolved, topic: int, home: Path) -
         if connector.kind == FILE_KIND and connector.direction is ConnectorDirection.PUBLISH
     ]
     given = request.inputs.get(str(window))
+    rows = type_of(resolved.window(window).window).row_defaults(resolved.window(window).window)
     if given is not None:
-        options = publish_options(connectors[0], schema) if connectors else PublishOptions(form=RowForm(schema=schema))
+        options = publish_options(connectors[0], schema, rows=rows) if connectors else PublishOptions(form=RowForm(schema=schema))
+        if request.form is CsvForm.PLAIN:
+            options = dataclasses.replace(options, form=dataclasses.replace(options.form, plain=rows), header_rows=0)
         found = [(file_at(given), options)]
     else:
-        found = [(_existing(connector, home), publish_options(connector, schema)) for connector in connectors]
+        found = [(_existing(connector, home), publish_options(connector, schema, rows=rows)) for connector in connectors]
     return [
         ReplayFile(topic, path, schema, _for_replay(options, request), request.times.get(str(window), ""))
         for path, options in found
@@ -133,7 +143,19 @@ def _for_replay(options: PublishOptions, request: ReplayRequest) -> PublishOptio
     form = options.form
     if request.stamp_unit:
         form = dataclasses.replace(form, stamp_unit=chosen_stamp_unit(request.stamp_unit))
+    if request.date_format:
+        form = dataclasses.replace(form, date_format=request.date_format)
     return dataclasses.replace(options, form=form, header_rows=kept, growth=Growth.FIXED)
+
+
+def _output_rows(request: ReplayRequest, plan: Plan) -> dict[str, OutputRows]:
+    """Returns how the rows of each output file are written."""
+    style, found = request.style, {}
+    for name in request.outputs:
+        if request.form is CsvForm.PLAIN:
+            style = FileStyle.plain(plan.prefixes[name], request.date_format)
+        found[name] = OutputRows(style, plan.stream_schemas[name])
+    return found
 
 
 def _check_times(request: ReplayRequest, resolved: Resolved, files: list[ReplayFile]) -> None:

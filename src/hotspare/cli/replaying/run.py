@@ -22,6 +22,7 @@ import pyarrow as pa
 from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
 from hotspare.adapters.files.source_bytes import is_compressed
+from hotspare.adapters.received import RowChoice, ends_in_update
 from hotspare.adapters.recording import RecordingProgress, ReplayFile, is_end, record
 from hotspare.bus.contract import FORMAT_HEADER, TICK, Outgoing, Partition
 from hotspare.bus.sqlite import SqliteBus
@@ -33,6 +34,7 @@ from hotspare.engine.plan import Plan
 from hotspare.engine.rows.batch import BAD_STREAM, MessageFormat, NextInput, without_beats, without_causes
 from hotspare.errors import FileUnwritable, Mistake, RunnerError, UsageError
 from hotspare.host.careful_core import CarefulCore
+from hotspare.model.events import UpdateBlocks
 from hotspare.residence.budget import Budget
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import decode_iterable
@@ -46,14 +48,16 @@ _MEMORY_BYTES_MAX = 256 << 20
 
 @dataclass(frozen=True)
 class Replay:
-    """A project, its input files, and the files for `outputs` by window and for `bad` events. `messages_max` bounds a batch.
+    """A project, its input files, and the files for `outputs` by window and for `bad` events. `rows` says by window how its outputs
+    are written, `updates` how updates look there. `messages_max` bounds a batch.
     `warnings` are the project's. `untimed` are sources with fields of time whose rows come first, because no field was named.
     `told` gets sentences about troubles during the run."""
 
     plan: Plan
     files: Sequence[ReplayFile]
     outputs: Mapping[str, Path]
-    rows: OutputRows
+    rows: Mapping[str, OutputRows]
+    updates: UpdateBlocks = UpdateBlocks.PAIRS
     bad: Path | None = None
     messages_max: int = 5_000
     stop: threading.Event = field(default_factory=threading.Event)
@@ -85,6 +89,9 @@ class _Writers:
             _emptied(file)
         self._titled: set[str] = set()
         self._rows = replay.rows
+        self._choice = RowChoice(replay.updates)
+        self._has_open_update = dict.fromkeys(replay.outputs, False)
+        """Whether the newest output of a window is an update block, whose delete comes next."""
         self.places = FilePlaces([file.path for file in replay.files])
         self._bad_rows = BadRowFormat(lambda topic, _partition, offset, _index: self.places.text(topic, offset))
         self._gathered: dict[str, list[pa.RecordBatch]] = {}
@@ -93,7 +100,7 @@ class _Writers:
 
     def write(self, outputs: Mapping[str, pa.RecordBatch]) -> None:
         for name, made in outputs.items():
-            batch = without_beats(without_causes(made))
+            batch = self._chosen(name, without_beats(without_causes(made)))
             self.counts.rows[name] = self.counts.rows.get(name, 0) + len(batch)
             if name in self._files:
                 self._gathered.setdefault(name, []).append(batch)
@@ -101,18 +108,33 @@ class _Writers:
         if self._gathered_rows >= _GATHERED_ROWS_MAX:
             self.flush()
 
+    def _chosen(self, name: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._choice.updates is UpdateBlocks.PAIRS or name not in self._has_open_update or not len(batch):
+            return batch
+        is_open, self._has_open_update[name] = self._has_open_update[name], ends_in_update(batch)
+        return self._choice.apply(batch, update_open=int(is_open))
+
     def flush(self) -> None:
         """Write what is gathered."""
         for name, batches in self._gathered.items():
-            file, form = self._files[name], self._bad_rows if name == BAD_STREAM else self._rows
-            rows = pa.concat_batches(batches)
-            try:
-                file.write((b"" if name in self._titled else form.title(rows)) + form.text(rows))
-                file.flush()
-            except OSError as error:
-                raise FileUnwritable.of(file.name, error) from error
-            self._titled.add(name)
+            self._write(name, pa.concat_batches(batches))
         self._gathered, self._gathered_rows = {}, 0
+
+    def finish(self) -> None:
+        """Write what is gathered, and the titles of files without rows."""
+        self.flush()
+        for name, form in self._rows.items():
+            if name not in self._titled:
+                self._write(name, form.no_rows())
+
+    def _write(self, name: str, rows: pa.RecordBatch) -> None:
+        file, form = self._files[name], self._bad_rows if name == BAD_STREAM else self._rows[name]
+        try:
+            file.write((b"" if name in self._titled else form.title(rows)) + form.text(rows))
+            file.flush()
+        except OSError as error:
+            raise FileUnwritable.of(file.name, error) from error
+        self._titled.add(name)
 
 
 def _core(replay: Replay) -> CarefulCore:
@@ -130,7 +152,7 @@ def run_local(replay: Replay) -> ReplayCounts:
                 for outputs in core.parts(decoded):
                     writers.write(outputs)
             replay.report(progress)
-        writers.flush()
+        writers.finish()
         writers.counts.events = progress.events
         return writers.counts
 
@@ -163,7 +185,7 @@ def run_ordered(replay: Replay, head_place: HeadPlace) -> ReplayCounts:
             runner.stop()
         if end is not None and not replay.stop.is_set():
             collector.take(pa.Table.from_batches(source.head(end)), NextInput.AWAITED)
-        writers.flush()
+        writers.finish()
         return writers.counts
 
 

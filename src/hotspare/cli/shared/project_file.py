@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
-from hotspare.adapters.metadata import read_metadata
+from hotspare.adapters.metadata import WindowMetadata, describe, read_metadata
 from hotspare.bus.contract import Bus
 from hotspare.cli.shared.values import properties, window_path
+from hotspare.engine.codec.csv.rows import RowPrefix
 from hotspare.errors import UsageError
 from hotspare.model.load import LoadedProject
 from hotspare.model.partitioning import partition_fields
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
+from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import Schema
 
 
@@ -33,14 +36,24 @@ class Side(Enum):
 
 
 def window_schema(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str, side: Side) -> Schema | None:
-    """Schema of the window `PROJECT/CQ/WINDOW`, by the project file, else by the metadata on the bus (SPEC B4).
+    """Returns the schema that `window_facts` knows."""
+    facts = window_facts(bus, prefix, file, texts, window, side)
+    return None if facts is None else facts.schema
 
-    None where neither is there; UsageError where they are, and know no such source window or output stream.
+
+def window_facts(
+    bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str, side: Side
+) -> WindowMetadata | None:
+    """Returns the facts of the window `PROJECT/CQ/WINDOW`, by the project file, else by the metadata on the bus (SPEC B4).
+
+    None where neither is there; UsageError where they are, and know no such source window or output stream. A project file does not
+    say the window's `prefix`: `row_prefix` does.
     """
-    if file is not None:
-        resolved = loaded_project(file, texts, name=window_path(window).project).resolved
-        return _schema(resolved, resolved.sources if side is Side.SOURCE else resolved.streams, file, window, side.value)
     path = window_path(window)
+    if file is not None:
+        resolved = loaded_project(file, texts, name=path.project).resolved
+        wanted = _wanted(resolved, resolved.sources if side is Side.SOURCE else resolved.streams, file, window, side.value)
+        return describe(resolved, prefix).windows[str(wanted)]
     metadata = read_metadata(bus, prefix, path.project)
     if metadata is None:
         return None
@@ -49,7 +62,36 @@ def window_schema(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str]
         names = [n for n, w in metadata.windows.items() if (w.inbound if side is Side.SOURCE else w.outbound)]
         hint = f"it has {', '.join(f'{path.project}/{name}' for name in names)}"
         raise UsageError(f"project {path.project} under prefix {prefix} has no {side.value} {window}", hint=hint)
-    return found.schema
+    return found
+
+
+class SourceRows(NamedTuple):
+    """The rows of a source window. `schema`: None if it is not known. `defaults`: what rows are that state neither an opcode nor a
+    key. `partition_by`: the field by which rows find their partition, "" if none is known."""
+
+    schema: Schema | None
+    defaults: RowDefaults
+    partition_by: str
+
+
+def source_rows(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str) -> SourceRows:
+    """Returns what the project file, else the bus, knows of rows of `PROJECT/CQ/WINDOW`. UsageError as `window_facts`."""
+    facts = window_facts(bus, prefix, file, texts, window, Side.SOURCE)
+    by = partition_field(bus, prefix, file, texts, window)
+    return SourceRows(None, RowDefaults(), by) if facts is None else SourceRows(facts.schema, facts.rows, by)
+
+
+def row_prefix(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str) -> RowPrefix:
+    """Returns the columns that rows of an output stream need before their fields; EVENT if neither the project file nor the bus
+    knows the stream. UsageError as `window_facts`."""
+    if file is None:
+        facts = window_facts(bus, prefix, None, texts, window, Side.STREAM)
+        return RowPrefix.EVENT if facts is None else facts.prefix
+    from hotspare.engine.plan import compile_plan
+
+    path = window_path(window)
+    plan = compile_plan(loaded_project(file, texts, name=path.project).resolved)
+    return plan.prefixes.get(f"{path.query}/{path.window}", RowPrefix.EVENT)
 
 
 def partition_field(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str) -> str:
@@ -63,10 +105,10 @@ def partition_field(bus: Bus, prefix: str, file: Path | None, texts: Sequence[st
     return "" if found is None else found.partition_by
 
 
-def _schema(resolved: Resolved, windows: Sequence[WindowId], file: Path, window: str, what: str) -> Schema:
+def _wanted(resolved: Resolved, windows: Sequence[WindowId], file: Path, window: str, what: str) -> WindowId:
     path = window_path(window)
     wanted = WindowId(path.query, path.window)
     if path.project != resolved.project.name or wanted not in windows:
         names = ", ".join(f"{resolved.project.name}/{each}" for each in windows)
         raise UsageError(f"project file {file} has no {what} {window}", hint=f"it has {names}")
-    return resolved.schema(wanted)
+    return wanted

@@ -89,6 +89,7 @@ def _refuse_options_of_files(options: PublishOptions) -> None:
     from hotspare.adapters.files.row_file import Growth
 
     asked = {
+        "--plain": options.form.plain is not None,
         "--header": options.header_rows,
         "--growing": options.growth is Growth.GROWING,
         "--rate": options.rate,

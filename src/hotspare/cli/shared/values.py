@@ -12,18 +12,30 @@ import typer
 
 from hotspare.bus.limits import PARTITIONS_MAX
 from hotspare.bus.naming import checked_name
+from hotspare.choices import Doubles
 from hotspare.cli.shared.places import PATH
 from hotspare.errors import UsageError
 from hotspare.places import absolute_place
 
 if TYPE_CHECKING:
     from hotspare.adapters.time_texts import StampUnit
+    from hotspare.engine.codec.csv.rows import CsvStyle
 
 ShardsOption = Annotated[
     int, typer.Option(min=1, max=PARTITIONS_MAX, help="Into how many shards the project is divided; 1: it is not divided.")
 ]
 StampUnitOption = Annotated[
     str, typer.Option(metavar="UNIT", help="Unit of numbers in stamps: seconds, milliseconds or microseconds (default).")
+]
+DateFormatOption = Annotated[
+    str,
+    typer.Option(
+        metavar="FORMAT",
+        help="How dates and stamps are written (strptime, strftime), as %d.%m.%Y %H:%M:%S; by default as numbers or ISO 8601.",
+    ),
+]
+PlainOption = Annotated[
+    bool, typer.Option("--plain", help="CSV with a title line that names the columns, without opcodes; ISO 8601 times are written.")
 ]
 ProjectNameOption = Annotated[str, typer.Option(metavar="NAME", help="Which project, where the file has several.")]
 
@@ -69,8 +81,12 @@ class WindowPath:
 def _pair(text: str, option: str, form: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator or not name.strip():
-        raise UsageError(f"{option} {text!r} cannot be read", hint=f"write {option} {form}")
+        raise _not_of_form(option, text, form)
     return name.strip(), value
+
+
+def _not_of_form(option: str, text: str, form: str) -> UsageError:
+    return UsageError(f"{option} {text!r}: not of the form {form}", hint=f"write {option} {form}")
 
 
 def chosen_stamp_unit(text: str) -> StampUnit:
@@ -78,6 +94,13 @@ def chosen_stamp_unit(text: str) -> StampUnit:
     from hotspare.adapters.time_texts import unit_of_stamps
 
     return unit_of_stamps(text, "--stamp-unit")
+
+
+def csv_style(doubles: Doubles) -> CsvStyle:
+    """Returns how CSV is written with `--doubles`."""
+    from hotspare.engine.codec.csv.rows import CsvStyle
+
+    return CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE
 
 
 def refuse_idle(asked: Mapping[str, object], why: str, hint: str) -> None:
@@ -116,7 +139,7 @@ def bindings(texts: Sequence[str]) -> dict[str, dict[str, str]]:
     for text in texts:
         connector, separator, rest = text.partition(":")
         if not separator or not connector.strip():
-            raise UsageError(f"--bind {text!r} cannot be read", hint="write --bind CONNECTOR:NAME=VALUE")
+            raise _not_of_form("--bind", text, "CONNECTOR:NAME=VALUE")
         name, value = _pair(rest, "--bind", "CONNECTOR:NAME=VALUE")
         bound.setdefault(connector.strip(), {})[name] = value
     return bound
@@ -128,7 +151,7 @@ def assigned(texts: Sequence[str], option: str, value_form: str) -> dict[str, st
     for text in texts:
         window, value = _pair(text, option, f"CQ/WINDOW={value_form}")
         if window.count("/") != 1 or not value:
-            raise UsageError(f"{option} {text!r} cannot be read", hint=f"write {option} CQ/WINDOW={value_form}")
+            raise _not_of_form(option, text, f"CQ/WINDOW={value_form}")
         if window in values:
             raise UsageError(f"{option} names window {window} twice")
         values[window] = value
@@ -154,7 +177,10 @@ def _adapter_url(text: str) -> re.Match[str] | None:
     """Its host, port and path; None of a text that is no URL at all."""
     found = _ADAPTER_URL.fullmatch(text)
     if found is None and text.startswith(_ADAPTER_SCHEME):
-        raise UsageError(f"URL {text!r} cannot be read", hint=f"write {_ADAPTER_SCHEME}HOST:PORT/PROJECT/CQ/WINDOW")
+        raise UsageError(
+            f"URL {text!r}: not of the form {_ADAPTER_SCHEME}HOST:PORT/PROJECT/CQ/WINDOW",
+            hint=f"write {_ADAPTER_SCHEME}HOST:PORT/PROJECT/CQ/WINDOW",
+        )
     return found
 
 
@@ -163,5 +189,5 @@ def window_path(text: str) -> WindowPath:
     url = _adapter_url(text)
     parts = (text if url is None else url.group(3)).split("/")
     if len(parts) != 3:
-        raise UsageError(f"--window {text!r} cannot be read", hint="write --window PROJECT/CQ/WINDOW")
+        raise _not_of_form("--window", text, "PROJECT/CQ/WINDOW")
     return WindowPath(*(checked_name(part) for part in parts))

@@ -9,6 +9,7 @@ from enum import Enum
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.cli.shared.group_report import SILENT_MS_MAX
 from hotspare.cli.switchover import switched
+from hotspare.engine.plan import compile_plan
 from hotspare.errors import UsageError
 from hotspare.ha.member_record import positions_of
 from hotspare.ha.rules.upgrading import Agreement, Version
@@ -161,7 +162,8 @@ def _given(step: UpgradeStep, planned: Planned, known: Agreement, to: Version) -
     is_active = _side(step, planned, to).has(before.holder)
     engine = before.holder if is_active else _caught_up(step, planned, known, to, before.holder)
     lead(service, group, known, to)
-    document = describe(resolve(from_document(to.document)), step.prefix, step.shards)
+    plan = compile_plan(resolve(from_document(to.document)))
+    document = describe(plan.resolved, step.prefix, step.shards, plan.prefixes)
     publish_metadata(step.places.bus, step.prefix, document)
     if is_active:
         return f"{engine} is active already"

@@ -228,6 +228,9 @@ def reported(failed: Sequence[Failures], opcode: UInt8s) -> Refusals:
     return Refusals.of(rows[counts], cause[first][counts], [each for failures in failed for each in failures.causes])
 
 
+_INSERTS_ALONE = f"{BadReason.NOT_INSERT.sentence}; set opcodes: any to take updates and deletes"
+
+
 @dataclass(frozen=True, slots=True)
 class Admission:
     """What a source window refuses (SPEC A15)."""
@@ -238,7 +241,7 @@ class Admission:
         """`keyless`: events with a key field that is null, where that is a reason."""
         wrong = (opcode != Opcode.INSERT) & (self.accepts is AcceptedOpcodes.INSERT_ONLY)
         rows = np.flatnonzero(wrong | keyless)
-        causes = [(each, each.sentence) for each in (BadReason.NOT_INSERT, BadReason.NULL_KEY)]
+        causes = [(BadReason.NOT_INSERT, _INSERTS_ALONE), (BadReason.NULL_KEY, BadReason.NULL_KEY.sentence)]
         return Refusals.of(rows, (~wrong[rows]).astype(np.int64), causes)
 
 

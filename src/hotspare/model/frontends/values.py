@@ -20,8 +20,24 @@ TEXT_BYTES_MAX = 16 * 1024 * 1024
 
 INDEX_TYPES: dict[str, IndexType] = {i.value: i for i in IndexType}
 FIELD_TYPES: dict[str, FieldType] = {t.value: t for t in FieldType}
+TYPE_ALIASES: dict[str, FieldType] = {
+    **dict.fromkeys(("float", "float64", "real"), FieldType.DOUBLE),
+    **dict.fromkeys(("str", "text", "varchar"), FieldType.STRING),
+    **dict.fromkeys(("timestamp", "datetime"), FieldType.STAMP),
+    **dict.fromkeys(("long", "bigint"), FieldType.INT64),
+    "bytes": FieldType.BLOB,
+}
+"""Names of types elsewhere that mean one type here."""
+_TYPE_HINTS = {
+    **dict.fromkeys(("int", "integer"), "write int64, or int32 for 32 bits"),
+    **dict.fromkeys(("bool", "boolean"), "write int32, with 1 for true and 0 for false"),
+    **dict.fromkeys(("decimal", "numeric"), "write money for 4 decimals, or double"),
+    **{name: did_you_mean(type_.value, [type_.value]) for name, type_ in TYPE_ALIASES.items()},
+}
+"""What to write in place of names of types elsewhere."""
 RETENTION_KINDS: dict[str, RetentionKind] = {k.value: k for k in RetentionKind}
 
+_NO_ALIASES: Mapping[str, FieldType] = {}
 _ARRAY = re.compile(r"array\s*\(\s*\w+\s*\)")
 _COUNT = re.compile(r"[0-9]{1,18}")
 
@@ -67,13 +83,22 @@ def parse_slot(text: str, place: Place, found: Mistakes) -> int:
     return EVERY_SLOT
 
 
-def field_type(text: str, name: str, place: Place, found: Mistakes) -> FieldType | None:
+def field_type(
+    text: str, name: str, place: Place, found: Mistakes, aliases: Mapping[str, FieldType] = _NO_ALIASES
+) -> FieldType | None:
+    """Returns the type of this name, or of this one of `aliases`; None after a mistake."""
     written = "".join(text.split()) if _ARRAY.fullmatch(text.strip()) else text.strip()
+    word = written.lower()
+    if written not in FIELD_TYPES and word in aliases:
+        return aliases[word]
+    if written not in FIELD_TYPES and word in _TYPE_HINTS:
+        found.add(place, f"type of field {name}: {written!r} does not exist", _TYPE_HINTS[word])
+        return None
     return chosen(written, FIELD_TYPES, f"type of field {name}:", place, found)
 
 
-def parse_schema(text: str, place: Place, found: Mistakes) -> Schema | None:
-    """The short form `id*:int64,x:double`; None after a mistake."""
+def parse_schema(text: str, place: Place, found: Mistakes, aliases: Mapping[str, FieldType] = _NO_ALIASES) -> Schema | None:
+    """Returns the schema of the short form `id*:int64,x:double`, types as `field_type` reads them; None after a mistake."""
     fields: list[Field] = []
     whole = True
     parts = text.split(",")
@@ -88,7 +113,7 @@ def parse_schema(text: str, place: Place, found: Mistakes) -> Schema | None:
             found.add(place, f"schema field {part.strip()!r} is not name:type", "write fields as id*:int64,x:double")
             whole = False
             continue
-        type_ = field_type(type_text, name, place, found)
+        type_ = field_type(type_text, name, place, found, aliases)
         if type_ is None:
             whole = False
             continue

@@ -52,7 +52,7 @@ class AggregateType(WindowType[AggregateWindow]):
     xml_texts = frozenset({"field-expr"})
     example = """
 windows:
-  trades: {type: source, schema: "id*:int64,trader:string,at:stamp,price:double,count:int64,paid:money"}
+  trades: {type: source, opcodes: any, schema: "id*:int64,trader:string,at:stamp,price:double,count:int64,paid:money"}
   stream: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,trader:string,x:double"}
   newest: {type: copy, retention: {bycount_sliding: 3}}
   sums: {type: aggregate, schema: "trader*:string,n:int64,spent:double,paid:money,average:double,last:stamp,who:string",

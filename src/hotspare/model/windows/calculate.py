@@ -56,7 +56,7 @@ class CalculateType(WindowType[CalculateWindow]):
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {tag: shape(children="properties") for _, tag in _MAPS}
     example = """
 windows:
-  given: {type: source, schema: "id*:string,x:double,n:int64"}
+  given: {type: source, opcodes: any, schema: "id*:string,x:double,n:int64"}
   newest: {type: calculate, algorithm: Summary, schema: "id*:string,n:int64,a:double,b:double,c:double,d:double",
            parameters: {windowLength: 2}, inputs: {input: x}, outputs: {sumOut: a, cssOut: b, minOut: c, ussOut: d}}
   all: {type: calculate, algorithm: Summary, schema: "id*:string,n:int64", inputs: {input: n}, outputs: {sumOut: n}}

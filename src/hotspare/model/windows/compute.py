@@ -48,7 +48,7 @@ class ComputeType(WindowType[ComputeWindow]):
     xml_texts = frozenset({"field-expr"})
     example = """
 windows:
-  given: {type: source, schema: "id*:string,x:double"}
+  given: {type: source, opcodes: any, schema: "id*:string,x:double"}
   doubled: {type: compute, schema: "id*:string,double:double,name:string", outputs: {double: 2 * x, name: "concat(id, '!')"}}
 edges: [given -> doubled]
 """

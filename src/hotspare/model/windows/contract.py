@@ -21,6 +21,7 @@ from hotspare.model.frontends.yaml.values import YamlValues
 from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import NO_INITIALIZATION, ConnectorDirection, Expression, Initialization, Window, WindowId
+from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.statedb import RecordKeeping, RecordQuery
 from hotspare.model.types import Field, Schema
 from hotspare.model.windows.function_contexts import FunctionProgram
@@ -156,6 +157,8 @@ class WindowType(ABC, Generic[W]):
     """Its own keys, beside those that all windows have."""
     goes_by_order: ClassVar[bool] = False
     """Whether what it puts out depends on the order in which events of its inputs come."""
+    related_roles: ClassVar[frozenset[str]] = frozenset()
+    """Roles of edges whose rows it relates as they are now: in a source at such an edge a row may be updated or deleted."""
     of_recent_input: ClassVar[bool] = False
     """Whether what it remembers beyond its bound in time shows in nothing that it puts out (`model.recent_input`)."""
     xml: ClassVar[ElementShape]
@@ -237,6 +240,10 @@ class WindowType(ABC, Generic[W]):
     def reads(self, window: W) -> str:
         """Of events that enter here, the stream of another project that they are outputs of; "" where there is none."""
         return ""
+
+    def row_defaults(self, window: W) -> RowDefaults:
+        """Returns what a row of a file is that states neither an opcode nor a key."""
+        return RowDefaults()
 
     def keeps(self, window: W, schema: Schema) -> RecordKeeping | None:
         """Where its outputs are kept in a database of others, each once and in order, by what reads its stream

@@ -54,8 +54,8 @@ class CounterType(WindowType[CounterWindow]):
     xml = window_shape("count-interval clear-interval")
     example = """
 windows:
-  given: {type: source, schema: "id*:string,x:double"}
-  stream: {type: source, index: empty, schema: "id*:int64"}
+  given: {type: source, opcodes: any, schema: "id*:string,x:double"}
+  stream: {type: source, opcodes: any, index: empty, schema: "id*:int64"}
   gauge: {type: counter, clear_interval: 5 seconds}
   reports: {type: counter, index: empty, count_interval: 2 seconds}
 edges: [given -> gauge, stream -> gauge, given -> reports]

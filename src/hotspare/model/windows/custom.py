@@ -64,7 +64,7 @@ class CustomType(CodeType[CustomWindow]):
     xml_texts = frozenset({"code", "copy"})
     example = """
 windows:
-  given: {type: source, schema: "id*:string,x:double"}
+  given: {type: source, opcodes: any, schema: "id*:string,x:double"}
   late:
     type: custom
     index: empty

@@ -50,7 +50,7 @@ class FilterType(WindowType[FilterWindow]):
     xml_texts = scripts.XML_TEXTS | {"expression"}
     example = """
 windows:
-  given: {type: source, schema: "id*:string,x:double"}
+  given: {type: source, opcodes: any, schema: "id*:string,x:double"}
   high: {type: filter, condition: x > 2}
   new: {type: filter, index: empty, condition: ESP_OPCODE = 'I'}
   rising:

@@ -86,7 +86,7 @@ class FunctionalType(WindowType[FunctionalWindow]):
     xml_texts = TEXTS
     example = """
 windows:
-  given: {type: source, schema: "id*:string,x:double"}
+  given: {type: source, opcodes: any, schema: "id*:string,x:double"}
   counted: {type: functional, schema: "id*:string,x:double,n:int64", functions: {n: eventCounter()}}
   words:
     type: functional

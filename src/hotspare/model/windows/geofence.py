@@ -146,6 +146,7 @@ class GeofenceType(WindowType[GeofenceWindow]):
     name = "geofence"
     declared = GeofenceWindow
     inputs: ClassVar[Inputs] = Inputs(2, 2, frozenset({"", POSITION, GEOMETRY}), "a geofence reads two: positions, and geometries")
+    related_roles: ClassVar[frozenset[str]] = frozenset({"", GEOMETRY})
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
     yaml_keys = ("geometry", "position", "outputs", *(name for name, _, _ in _OPTIONS), *(name for name, *_ in _SWITCHES))
     xml = window_shape("", "geofence geometry position output")
@@ -166,10 +167,10 @@ class GeofenceType(WindowType[GeofenceWindow]):
     }
     example = """
 windows:
-  cars: {type: source, schema: "id*:string,x:double,y:double"}
+  cars: {type: source, opcodes: any, schema: "id*:string,x:double,y:double"}
   stream: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,x:double,y:double"}
-  circles: {type: source, schema: "id*:int64,x:double,y:double,r:double"}
-  areas: {type: source, schema: "id*:int64,x:double"}
+  circles: {type: source, opcodes: any, schema: "id*:int64,x:double,y:double,r:double"}
+  areas: {type: source, opcodes: any, schema: "id*:int64,x:double"}
   polygons: {type: compute, schema: "id*:int64,edge:string,about:string",
              outputs: {edge: "concat('0 0 4 0 4 4 0 ', coalesce(cast(x as string), ''))", about: "cast(id as string)"}}
   near: {type: geofence, geometry: {x: x, y: y, radius_field: r}, position: {x: x, y: y, lookup: 1}, results: all, order: distance,

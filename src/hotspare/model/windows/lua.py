@@ -22,7 +22,7 @@ class LuaType(CodeType[LuaWindow]):
     language = Language.LUA
     example = """
 windows:
-  given: {type: source, schema: "id*:string,x:double"}
+  given: {type: source, opcodes: any, schema: "id*:string,x:double"}
   highest:
     type: lua
     schema: "id*:string,x:double,best:double"

@@ -92,7 +92,7 @@ class PatternType(WindowType[PatternWindow]):
     example = """
 windows:
   trades: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,user:string,price:double,at:stamp"}
-  alarms: {type: source, schema: "id*:string,user:string,level:int64"}
+  alarms: {type: source, opcodes: any, schema: "id*:string,user:string,level:int64"}
   rises:
     type: pattern
     index: empty

@@ -22,7 +22,7 @@ class PythonType(CodeType[PythonWindow]):
     language = Language.PYTHON
     example = """
 windows:
-  given: {type: source, schema: "id*:string,x:double,n:int64"}
+  given: {type: source, opcodes: any, schema: "id*:string,x:double,n:int64"}
   highest:
     type: python
     schema: "id*:string,n:int64,best:double,seen:int64"

@@ -23,7 +23,7 @@ class PythonColumnsType(CodeType[PythonColumnsWindow]):
     language = Language.PYTHON
     example = """
 windows:
-  given: {type: source, schema: "id*:string,x:double,n:int64"}
+  given: {type: source, opcodes: any, schema: "id*:string,x:double,n:int64"}
   scaled:
     type: python-columns
     schema: "id*:string,x:double,twice:double,n:int64"

@@ -68,7 +68,7 @@ class RemoveStateType(WindowType[RemoveStateWindow]):
     xml = window_shape("remove add-log-fields")
     example = """
 windows:
-  given: {type: source, schema: "id*:string,at:stamp,x:double"}
+  given: {type: source, opcodes: any, schema: "id*:string,at:stamp,x:double"}
   recent: {type: copy, retention: {bytime_sliding: 2 seconds}}
   log: {type: remove-state, log_fields: added}
   inserts: {type: remove-state, remove: [updates, deletes, retentionUpdates, retentionDeletes]}

@@ -88,7 +88,7 @@ class StatedbReaderType(WindowType[StatedbReaderWindow]):
     }
     example = """
 windows:
-  given: {type: source, schema: "id*:string,user:string,x:double"}
+  given: {type: source, opcodes: any, schema: "id*:string,user:string,x:double"}
   asked: {type: statedb-reader, server: "redis://localhost:6379/0", prefix: users, where: {user: user},
           schema: "id*:string,x:double,balance:double", outputs: {balance: query.balance}}
   summed: {type: statedb-reader, index: empty, server: "redis://localhost:6379/0", prefix: cards, where: {user: owner},

@@ -65,7 +65,7 @@ class StatedbWriterType(WindowType[StatedbWriterWindow]):
     }
     example = """
 windows:
-  given: {type: source, schema: "id*:string,at:stamp,x:double"}
+  given: {type: source, opcodes: any, schema: "id*:string,at:stamp,x:double"}
   kept: {type: statedb-writer, server: "redis://localhost:6379/0", prefix: examples, ttl: 30 days, ttl_offset: 1 day, time: at,
          fields: {id: id, x: amount, at: at}, indexes: {by_x: [x], by_both: [x, at]}}
   all: {type: statedb-writer, index: empty, server: "redis://localhost/1?password_env=STATE", prefix: all}

@@ -65,7 +65,7 @@ class TransposeType(WindowType[TransposeWindow]):
     xml = window_shape("mode tag-name tags-included tag-values group-by clear-timeout")
     example = """
 windows:
-  given: {type: source, schema: "id*:int64,plane:string,tag:string,value:string,at:stamp"}
+  given: {type: source, opcodes: any, schema: "id*:int64,plane:string,tag:string,value:string,at:stamp"}
   stream: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,tag:string,x:double"}
   tagged: {type: compute, schema: "id*:int64,plane:string,tag:string,value:string,at:stamp",
            outputs: {plane: plane, tag: "concat('t', tag)", value: value, at: at}}

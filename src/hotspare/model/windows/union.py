@@ -49,8 +49,8 @@ class UnionType(WindowType[UnionWindow]):
     xml = window_shape("strict")
     example = """
 windows:
-  first: {type: source, schema: "id*:string,x:double"}
-  second: {type: source, index: empty, schema: "id*:string,x:double"}
+  first: {type: source, opcodes: any, schema: "id*:string,x:double"}
+  second: {type: source, opcodes: any, index: empty, schema: "id*:string,x:double"}
   high: {type: filter, condition: x > 1}
   all: {type: union}
   newest: {type: union, merging: loose}

@@ -18,12 +18,20 @@ class CsvStyle(Enum):
     """How doubles are written, and whether a blank follows the flag."""
 
     FILE = "file"
-    """As SPEC 5.2: six decimals, a blank after the flag."""
+    """As SAS Event Stream Processing writes files (SPEC 5.2): six decimals, a blank after the flag."""
     EXACT = "exact"
     """Shortest text that reads back as the same double; no blank."""
 
 
-def rows_to_csv(batch: pa.RecordBatch, style: CsvStyle) -> bytes:
+class RowPrefix(Enum):
+    """The columns before the fields; the value is their names in `hs:NAME` columns."""
+
+    EVENT = ("opcode", "flags")
+    OPCODE = ("opcode",)
+    NONE = ()
+
+
+def rows_to_csv(batch: pa.RecordBatch, style: CsvStyle, prefix: RowPrefix = RowPrefix.EVENT) -> bytes:
     """One line per row of a batch of `engine.rows.batch.output_schema`, each with a line feed.
 
     Null is empty; an empty string or blob is `""`. Strings with commas, quotes, backslashes, line ends or outer blanks are
@@ -31,14 +39,14 @@ def rows_to_csv(batch: pa.RecordBatch, style: CsvStyle) -> bytes:
     """
     if batch.num_rows == 0:
         return b""
-    lines = _lines(batch, style)
+    lines = _lines(batch, style, prefix)
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
     return bytes(joined[0].as_py().encode() + b"\n")
 
 
 def row_texts(batch: pa.RecordBatch, style: CsvStyle) -> list[str]:
     """The same, row by row, without line feeds between them."""
-    texts: list[str] = _lines(batch, style).to_pylist()
+    texts: list[str] = _lines(batch, style, RowPrefix.EVENT).to_pylist()
     return texts
 
 
@@ -51,14 +59,15 @@ def field_texts(rows: pa.Table, style: CsvStyle) -> list[str]:
     return texts
 
 
-def _lines(batch: pa.RecordBatch, style: CsvStyle) -> pa.Array:
-    first = " " if style is CsvStyle.FILE else ""
-    columns = [opcode_letters(batch.column("hs:opcode")), flag_letters(batch.column("hs:flags"))]
+def _lines(batch: pa.RecordBatch, style: CsvStyle, prefix: RowPrefix) -> pa.Array:
+    letters = {"opcode": opcode_letters, "flags": flag_letters}
+    columns = [letters[name](batch.column(f"hs:{name}")) for name in prefix.value]
+    first = " " if style is CsvStyle.FILE and columns else ""
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.name.startswith("hs:"):
             continue
         text = _text(column, style).fill_null("")
-        columns.append(pc.binary_join_element_wise(first, text, "") if first and len(columns) == 2 else text)
+        columns.append(pc.binary_join_element_wise(first, text, "") if first and len(columns) == len(prefix.value) else text)
     return pc.binary_join_element_wise(*columns, ",")
 
 

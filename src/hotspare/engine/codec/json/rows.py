@@ -8,6 +8,7 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.engine.codec.csv.rows import RowPrefix
 from hotspare.engine.codec.json.plain import meta_names
 from hotspare.engine.rows.arrays import texts_of
 from hotspare.engine.rows.letters import flag_letters, opcode_letters
@@ -17,21 +18,28 @@ _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 _NO_NUMBERS = ("nan", "inf", "-inf")
 
 
-def rows_to_json(batch: pa.RecordBatch, schema: Schema) -> bytes:
+def rows_to_json(batch: pa.RecordBatch, schema: Schema, prefix: RowPrefix = RowPrefix.EVENT) -> bytes:
     """One object per row of a batch of `engine.rows.batch.output_schema`, each with a line feed.
 
-    Members: `opcode` and `flags` as the letters of CSV, the fields, and `hs:sequence`. Doubles are the shortest text that reads
+    Members: `opcode` and `flags` as the letters of CSV, the fields, and `hs:sequence`; without the whole prefix what it has, and
+    the fields. Doubles are the shortest text that reads
     back ("nan", "inf" as strings), dates seconds and stamps microseconds since 1970, money a number with 4 decimals, blobs
     base64, arrays are arrays.
     """
     if batch.num_rows == 0:
         return b""
-    opcode, flags = meta_names(schema)
-    pieces: list[pa.Array | str] = [f'{{"{opcode}":"', opcode_letters(batch.column("hs:opcode")), f'","{flags}":"']
-    pieces += [flag_letters(batch.column("hs:flags")), '"']
-    for field in schema.fields:
-        pieces += [f",{json.dumps(field.name)}:", _text(batch.column(field.name)).fill_null("null")]
-    pieces += [',"hs:sequence":', batch.column("hs:sequence").cast(pa.string()), "}"]
+    texts = [opcode_letters(batch.column("hs:opcode")), flag_letters(batch.column("hs:flags"))]
+    members = [
+        (name, pc.binary_join_element_wise('"', text, '"', "")) for name, text in zip(meta_names(schema), texts, strict=True)
+    ]
+    members = members[: len(prefix.value)]
+    members += [(field.name, _text(batch.column(field.name)).fill_null("null")) for field in schema.fields]
+    if prefix is RowPrefix.EVENT:
+        members.append(("hs:sequence", batch.column("hs:sequence").cast(pa.string())))
+    pieces: list[pa.Array | str] = []
+    for number, (name, text) in enumerate(members):
+        pieces += [f"{',' if number else '{'}{json.dumps(name)}:", text]
+    pieces.append("}")
     lines = pc.binary_join_element_wise(*(pa.scalar(p) if isinstance(p, str) else p for p in pieces), "")
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
     return bytes(joined[0].as_py().encode() + b"\n")

@@ -107,20 +107,26 @@ def window_shape(
     )
 
 
-REFUSED_WINDOWS: dict[str, str] = {
+CLOSED_WINDOWS: dict[str, str] = {
     **dict.fromkeys(
         ("model-reader", "model-supervisor", "score"), "it runs models in forms that only the software of their vendor reads"
     ),
     "train": "it trains models with algorithms of the vendor that are not published",
     "object-tracker": "it tracks objects with algorithms of the vendor that are not published",
-    "procedural": "it runs code that is compiled for another server; write a Python or Lua window",
-    "notification": "it sends mail and messages, which nobody can take back or send exactly once; subscribe to its input instead",
     **dict.fromkeys(
         ("textcategory", "textcontext", "textsentiment", "texttopic"),
         "it reads texts with models of the vendor that are not published",
     ),
 }
+"""Types of windows that depend on what only their vendor knows, and on what."""
+REFUSED_WINDOWS: dict[str, str] = {
+    **CLOSED_WINDOWS,
+    "procedural": "it runs code that is compiled for another server; write a Python or Lua window",
+    "notification": "it sends mail and messages, which nobody can take back or send exactly once; subscribe to its input instead",
+}
 """Types of windows that cannot be done here, and why."""
+CLOSED_ELEMENTS: frozenset[str] = frozenset({"analytic-store-files"})
+"""Refused elements whose content only the software of their vendor reads."""
 
 TEXTS: frozenset[str] = frozenset(
     {"property", "meta", "description", "schema-string", "retention", "initializer", "udf", "expression"}

@@ -11,7 +11,7 @@ from typing import Any
 
 from lxml import etree
 
-from hotspare.errors import Place, ProjectError
+from hotspare.errors import Kind, Place, ProjectError
 from hotspare.model.frontends.esp_xml.connector_groups import connector_groups
 from hotspare.model.frontends.esp_xml.elements import EXTENSION
 from hotspare.model.frontends.esp_xml.query import QueryReader
@@ -20,7 +20,7 @@ from hotspare.model.frontends.esp_xml.text import dump
 from hotspare.model.frontends.esp_xml.tree import Tree
 from hotspare.model.frontends.properties import HOME, Substitution, merged
 from hotspare.model.frontends.values import Reading, property_value
-from hotspare.model.mistakes import Mistakes
+from hotspare.model.mistakes import NO_PROJECT, Mistakes
 from hotspare.model.project import Project, RetentionTracking, WindowId
 from hotspare.model.scripts import modules_from_xml
 
@@ -101,9 +101,8 @@ def _project_elements(tree: Tree, root: Any) -> Sequence[Any]:
     if root.tag == "project":
         return [root]
     if root.tag != "engine":
-        tree.found.add(
-            tree.place(root), f"the root element <{root.tag}> is not <project> or <engine>", "begin with <project name=...>"
-        )
+        message, kind = f"the root element <{root.tag}> is not <project> or <engine>", Kind(NO_PROJECT, (f"<{root.tag}>",))
+        tree.found.add(tree.place(root), message, "begin with <project name=...>", kind)
         return []
     tree.check(root)
     wrappers = tree.children(root, "projects")

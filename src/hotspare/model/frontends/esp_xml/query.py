@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hotspare.errors import Kind, Outlook
 from hotspare.model.cascades import BEATS
 from hotspare.model.connector_rules import connector_from_properties
 from hotspare.model.connectors import FALSE_TEXTS, NO_KEY_COLUMN
@@ -11,6 +12,7 @@ from hotspare.model.frontends.esp_xml.elements import (
     BEATS as BEATS_ATTRIBUTE,
 )
 from hotspare.model.frontends.esp_xml.elements import (
+    CLOSED_WINDOWS,
     COLLAPSE_UPDATES,
     EXP_MAX_STRING,
     FALSE,
@@ -34,6 +36,7 @@ from hotspare.model.frontends.values import (
     read_quality,
     read_text_bytes_max,
 )
+from hotspare.model.mistakes import REFUSED, SWITCHED_OFF, UNKNOWN
 from hotspare.model.names import nearest, one_of
 from hotspare.model.project import (
     RESIDENTS,
@@ -127,11 +130,15 @@ class QueryReader(EspValues):
             reason = REFUSED_WINDOWS.get(type_name, "") if element.tag.startswith("window-") else ""
             if reason:
                 message = f"window type {type_name!r} of window {name} cannot be done here: {reason}"
-                self.found.add(tree.place(element), message, "leave the window out")
+                outlook = Outlook.NEVER if type_name in CLOSED_WINDOWS else Outlook.CHANGE
+                kind = Kind(REFUSED, (f"window type {type_name}",), outlook)
+                self.found.add(tree.place(element), message, "leave the window out", kind)
             elif not element.tag.startswith("window-"):
                 self.found.add(tree.place(element), f"element <{element.tag}> is not a window", nearest(element.tag, WINDOWS))
             else:
-                self.found.add(tree.place(element), f"window type {type_name!r} of window {name} does not exist yet", one_of(known))
+                message = f"window type {type_name!r} of window {name} does not exist yet"
+                kind = Kind(UNKNOWN, (f"window type {type_name}",), Outlook.MISSING)
+                self.found.add(tree.place(element), message, one_of(known), kind)
             return None
         tree.check(element)
         if not name:
@@ -253,7 +260,8 @@ class QueryReader(EspValues):
             message = f"connector {name} has the type {written[0]!r} among its properties, and the attribute type={written[1]!r}"
             self.found.add(tree.place(element), message, "leave one of them out")
         if element.get("active") is not None and not tree.true(element, "active"):
-            self.found.warn(tree.place(element), f"connector {name} is switched off and left out", "remove active to use it")
+            message, switched_off = f"connector {name} is switched off and left out", Kind(SWITCHED_OFF, ("connectors",))
+            self.found.warn(tree.place(element), message, "remove active to use it", switched_off)
             self.switched_off.add(f"{WindowId(self._name, tree.attribute(window, 'name'))}/{name}")
             return None
         direction = chosen(direction_text, DIRECTIONS, f"type of connector {name}:", tree.place(element), self.found)

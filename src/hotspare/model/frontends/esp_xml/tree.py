@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hotspare.errors import Place
+from hotspare.errors import Kind, Outlook, Place
 from hotspare.model.durations import parse_seconds
-from hotspare.model.frontends.esp_xml.elements import ElementShape
+from hotspare.model.frontends.esp_xml.elements import CLOSED_ELEMENTS, ElementShape
 from hotspare.model.frontends.properties import Substitution
 from hotspare.model.frontends.values import INDEX_TYPES, chosen, property_value
-from hotspare.model.mistakes import Mistakes
+from hotspare.model.mistakes import REFUSED, UNKNOWN, WITHOUT_EFFECT, Mistakes
 from hotspare.model.names import nearest
 from hotspare.model.project import IndexType
 
@@ -53,7 +53,10 @@ class Tree:
         """Warn of the attributes without effect that `check` saw, each once, with its first place."""
         for (name, reason), places in self._idle.items():
             tags = ", ".join(f"<{tag}>" for tag in places)
-            self.found.warn(next(iter(places.values())), f"attribute {name} of {tags} has no effect: {reason}", "leave it out")
+            kind = Kind(WITHOUT_EFFECT, (f"attribute {name}",))
+            self.found.warn(
+                next(iter(places.values())), f"attribute {name} of {tags} has no effect: {reason}", "leave it out", kind
+            )
 
     def place(self, element: Any) -> Place:
         return Place(self.file, element.sourceline or 0)
@@ -65,13 +68,15 @@ class Tree:
         for child in elements(element):
             if child.tag in shape.refused:
                 message = f"element <{child.tag}> in <{element.tag}> cannot be done here: {shape.refused[child.tag]}"
-                self.found.add(self.place(child), message, "leave it out")
+                outlook = Outlook.NEVER if child.tag in CLOSED_ELEMENTS else Outlook.CHANGE
+                self.found.add(self.place(child), message, "leave it out", Kind(REFUSED, (f"element <{child.tag}>",), outlook))
             elif child.tag in shape.idle_children:
-                reason = shape.idle_children[child.tag]
-                self.found.warn(self.place(child), f"element <{child.tag}> has no effect: {reason}", "leave it out")
+                reason, kind = shape.idle_children[child.tag], Kind(WITHOUT_EFFECT, (f"element <{child.tag}>",))
+                self.found.warn(self.place(child), f"element <{child.tag}> has no effect: {reason}", "leave it out", kind)
             elif child.tag not in shape.children and child.tag not in shape.label_children:
                 hint = nearest(child.tag, shape.children)
-                self.found.add(self.place(child), f"element <{child.tag}> in <{element.tag}> does not exist yet", hint)
+                what = f"element <{child.tag}> in <{element.tag}>"
+                self.found.add(self.place(child), f"{what} does not exist yet", hint, Kind(UNKNOWN, (what,), Outlook.MISSING))
 
     def check_own(self, element: Any) -> None:
         """The same without the children."""
@@ -84,9 +89,11 @@ class Tree:
                 continue
             known = {n for n in shape.attributes if "{" not in n}
             hint = "leave it out" if name in shape.neutral else nearest(name, known)
-            self.found.add(self.place(element), f"attribute {name}={value!r} of <{element.tag}> does not exist yet", hint)
+            kind = Kind(UNKNOWN, (f"attribute {name} of <{element.tag}>",), Outlook.MISSING)
+            self.found.add(self.place(element), f"attribute {name}={value!r} of <{element.tag}> does not exist yet", hint, kind)
         if element.tag not in self._shapes.texts and (stray := _own_text(element)):
-            self.found.warn(self.place(element), f"text {stray[:40]!r} in <{element.tag}> has no effect", "remove it")
+            kind = Kind(WITHOUT_EFFECT, (f"text in <{element.tag}>",))
+            self.found.warn(self.place(element), f"text {stray[:40]!r} in <{element.tag}> has no effect", "remove it", kind)
 
     def children(self, element: Any, tag: str) -> list[Any]:
         return [child for child in elements(element) if child.tag == tag]

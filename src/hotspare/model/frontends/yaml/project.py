@@ -189,16 +189,24 @@ class _Reader(YamlValues):
             return ContinuousQuery(name, (), (), place=node.place)
         self.known(node, QUERY_KEYS, f"query {name}")
         windows = self.entries(node, "windows").values if "windows" in node.values else {}
+        edges = tuple(self._edges(node.values.get("edges")))
+        self.related = frozenset(edge.source for edge in edges if edge.role in self._related_roles(windows.get(edge.target)))
         read_windows = [(window_name, self._window(name, window_name, window)) for window_name, window in windows.items()]
         self.unreadable |= {WindowId(name, window_name) for window_name, window in read_windows if window is None}
         return ContinuousQuery(
             name=name,
             windows=tuple(w for _, w in read_windows if w is not None),
-            edges=tuple(self._edges(node.values.get("edges"))),
+            edges=edges,
             trace=tuple(text.value for text in self.listed(node.values.get("trace"), "trace")),
             singletons=self.option(node, "singletons", SINGLETONS, "singletons", Singletons.EXCLUDED),
             place=node.place,
         )
+
+    def _related_roles(self, window: Node | None) -> frozenset[str]:
+        """Returns the roles of inputs whose current rows a window of this type relates."""
+        written = window.values.get("type") if isinstance(window, Entries) else None
+        window_type = WINDOW_TYPES.get(written.value.strip()) if isinstance(written, Text) else None
+        return frozenset() if window_type is None else window_type.related_roles
 
     def _edges(self, node: Node | None) -> Iterable[Edge]:
         if node is None or (isinstance(node, Text) and not node.value):

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from hotspare.model.durations import format_duration
-from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.frontends.yaml.written import Written, YamlWriter, index_name
 from hotspare.model.project import (
     AS_MADE,
     EVERY_SLOT,
@@ -121,7 +121,7 @@ def _window(window: Window, writer: YamlWriter) -> Written:
     if window.schema is not None:
         document["schema"] = str(window.schema)
     if window.index is not IndexType.HASH:
-        document["index"] = window.index.value.removeprefix("pi_").lower()
+        document["index"] = index_name(window.index)
     if window.publication is not Publication.DERIVED:
         document["publish"] = window.publication is Publication.PUBLISHED
     if window.quality is not None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from hotspare.errors import Place
 from hotspare.model.frontends.properties import Substitution
-from hotspare.model.frontends.values import RETENTION_KINDS, chosen, parse_retention, parse_schema
+from hotspare.model.frontends.values import RETENTION_KINDS, TYPE_ALIASES, chosen, parse_retention, parse_schema
 from hotspare.model.frontends.yaml.tree import Entries, Items, Node, Text
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
@@ -21,14 +21,16 @@ V = TypeVar("V")
 
 @dataclass
 class YamlValues:
-    """Every method returns what it could read and leaves mistakes in `found`. `dialect`: that of expressions that say none."""
+    """Every method returns what it could read and leaves mistakes in `found`. `dialect`: that of expressions that say none.
+    `related`: the windows of the query whose current rows another window relates by an edge."""
 
     found: Mistakes
     substitution: Substitution
     dialect: Dialect
+    related: frozenset[str] = field(default=frozenset(), kw_only=True)
 
     def schema(self, node: Entries) -> Schema | None:
-        return parse_schema(self.text(node, "schema"), node.values["schema"].place, self.found)
+        return parse_schema(self.text(node, "schema"), node.values["schema"].place, self.found, TYPE_ALIASES)
 
     def retention(self, node: Entries) -> Retention | None:
         if "retention" not in node.values:

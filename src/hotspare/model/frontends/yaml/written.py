@@ -6,9 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from hotspare.model.durations import format_duration
-from hotspare.model.project import Dialect, Expression, Initialization, Retention
+from hotspare.model.project import Dialect, Expression, IndexType, Initialization, Retention
 
 Written = dict[str, Any]
+
+
+def index_name(index: IndexType) -> str:
+    """Returns the name of an index type as YAML has it."""
+    return index.value.removeprefix("pi_").lower()
 
 
 @dataclass(frozen=True, slots=True)

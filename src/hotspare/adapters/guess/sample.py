@@ -1,0 +1,166 @@
+"""The first rows of a CSV file as columns of text: its delimiter, its titles, and what of it no project could read.
+
+Rows are cut and split by the readers that publish and replay the file, so what is guessed here is what they find.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.adapters.files.canonical import RowForm
+from hotspare.adapters.files.file_rows import FileRows
+from hotspare.adapters.files.row_file import Growth, RowFile
+from hotspare.adapters.files.source_bytes import open_bytes
+from hotspare.engine.codec.csv.grammar import grammar
+from hotspare.engine.codec.csv.split import TextLayout, split
+from hotspare.engine.rows.bad_reasons import RowReason
+from hotspare.errors import UsageError
+from hotspare.model.types import FIELDS_MAX
+
+ROWS_MAX = 1_000_000
+"""Limit on the rows of a sample: a file may be larger than memory."""
+_BYTES_MAX = 256 << 20
+_DELIMITERS = ("\t", ";", "|", ",")
+"""In the order of preference: a comma also occurs in decimal numbers and texts."""
+_LOOKED_AT = 100
+"""Rows by which the delimiter is chosen."""
+_OTHER_ENCODINGS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+"""By the byte order mark; that of UTF-32 begins with that of UTF-16."""
+_TITLE = re.compile(r"[^\W\d][\w .,:()/%#€$&+-]{0,99}")
+"""A text that may be a title."""
+
+
+class Extent(Enum):
+    """How much of a file a sample is."""
+
+    WHOLE = "whole"
+    BEGINNING = "beginning"
+
+
+@dataclass(frozen=True)
+class CsvSample:
+    """The first rows of `path`. `titles` is None if the file has no title line. `columns` holds one string array per column,
+    null where a row has nothing. `uneven_line` is the first line whose row has another number of columns or misplaced quotes, 0
+    if there is none; `uneven` counts them."""
+
+    path: Path
+    delimiter: str
+    titles: tuple[str, ...] | None
+    columns: tuple[pa.Array, ...]
+    uneven: int
+    uneven_line: int
+    extent: Extent
+
+    @property
+    def rows(self) -> int:
+        return len(self.columns[0])
+
+    @property
+    def header_rows(self) -> int:
+        """How many rows of titles the file begins with."""
+        return 0 if self.titles is None else 1
+
+
+def read_sample(path: Path, delimiter: str = "", header_rows: int | None = None, rows_max: int = 100_000) -> CsvSample:
+    """Returns the first rows of a CSV file, at most `rows_max`. An empty `delimiter` and `header_rows` None are guessed.
+
+    UsageError if the file cannot be read, is not UTF-8, is compressed in another way than its name says, or has no rows.
+    """
+    _check_encoding(path)
+    chosen = delimiter or _delimiter(path)
+    with closing(RowFile(path, form=RowForm(delimiter=chosen), skip_rows=0, growth=Growth.FIXED)) as file:
+        found = _taken(file, rows_max + 2)  # a line of titles, and one row that shows whether there are more
+        is_read = file.at_end
+    if not len(found):
+        raise UsageError(f"file {path} has no rows", hint="give a CSV file with a line of titles and some rows")
+    first = [grammar(chosen.encode()).value(column) for column in grammar(chosen.encode()).columns(found.texts[0].as_py())]
+    body = found.between(1, len(found))
+    if header_rows == 0 or (header_rows is None and not _are_titles(path, first, body, chosen)):
+        extent = Extent.WHOLE if is_read and len(found) <= rows_max else Extent.BEGINNING
+        return replace(_sample(path, chosen, None, found.between(0, rows_max), len(first)), extent=extent)
+    if not len(body):
+        raise UsageError(f"file {path} has titles and no rows", hint="add some rows: types are guessed from them")
+    titles = tuple((text or b"").decode(errors="replace") for text in first)
+    extent = Extent.WHOLE if is_read and len(body) <= rows_max else Extent.BEGINNING
+    return replace(_sample(path, chosen, titles, body.between(0, rows_max), len(first)), extent=extent)
+
+
+def _taken(file: RowFile, rows_max: int) -> FileRows:
+    """Returns the first rows of the file, at most `rows_max`; it stops behind _BYTES_MAX."""
+    parts: list[FileRows] = []
+    count = size = 0
+    while count < rows_max and size < _BYTES_MAX and len(rows := file.take(min(rows_max - count, 65_536))):
+        parts.append(rows)
+        count, size = count + len(rows), size + rows.text_bytes
+    return FileRows.joined(parts)
+
+
+def _check_encoding(path: Path) -> None:
+    """UsageError that names the encoding of a file that is not UTF-8 from its first bytes on."""
+    with closing(open_bytes(path)) as file:
+        begin = file.read_at(4096, 0)
+    name = next((name for mark, name in _OTHER_ENCODINGS.items() if begin.startswith(mark)), "")
+    if not name and b"\0" in begin:
+        name = "UTF-16" if begin[1:2] == b"\0" or begin[:1] == b"\0" else "binary"
+    if name == "binary":
+        raise UsageError(f"file {path} is binary, not CSV", hint="write it as CSV in UTF-8")
+    if name:
+        raise UsageError(f"file {path} is in {name}, UTF-8 is read", hint=f"iconv -f {name} -t UTF-8 {path.name} > NEW.csv")
+
+
+def _delimiter(path: Path) -> str:
+    """Returns the first delimiter that gives every row the same number of columns, more than one; else the one that does so for
+    most rows."""
+    best, best_share = ",", 0.0
+    for delimiter in _DELIMITERS:
+        with closing(RowFile(path, form=RowForm(delimiter=delimiter), skip_rows=0, growth=Growth.FIXED)) as file:
+            rows: Sequence[bytes] = file.take(_LOOKED_AT).texts.to_pylist()
+        counts = Counter(len(grammar(delimiter.encode()).columns(row)) for row in rows)
+        columns, agreeing = counts.most_common(1)[0] if counts else (1, 0)
+        share = agreeing / len(rows) if columns > 1 else 0.0
+        if share == 1.0:
+            return delimiter
+        if share > best_share:
+            best, best_share = delimiter, share
+    return best
+
+
+def _are_titles(path: Path, first: Sequence[bytes | None], body: FileRows, delimiter: str) -> bool:
+    """Whether the first row looks like titles: distinct names, none of which occurs as a value in its own column."""
+    texts = [(text or b"").decode(errors="replace") for text in first]
+    if len({text.lower() for text in texts}) < len(texts) or not all(map(_TITLE.fullmatch, texts)):
+        return False
+    if not len(body):
+        return True
+    below = _sample(path, delimiter, None, body.between(0, _LOOKED_AT), len(first))
+    return not any(pc.index(column, text).as_py() >= 0 for text, column in zip(texts, below.columns, strict=True))
+
+
+def _sample(path: Path, delimiter: str, titles: tuple[str, ...] | None, rows: FileRows, columns: int) -> CsvSample:
+    if columns > FIELDS_MAX:
+        raise UsageError(f"file {path} has {columns} columns, {FIELDS_MAX} are allowed", hint="is the delimiter right? --delimiter")
+    parts, bad = split(rows.texts, TextLayout(columns, delimiter))
+    for reason, message in zip(bad.reason.to_pylist(), bad.message.tolist(), strict=True):
+        if reason == RowReason.UTF8:
+            where = f"file {path}, line {int(rows.lines[message])}"
+            raise UsageError(f"{where}: not UTF-8", hint=f"if it is Latin-1: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > NEW.csv")
+    if not parts:
+        what = f"file {path} has no row of {columns} columns, which its first one has"
+        raise UsageError(what, hint="say how it is written: --delimiter, --header")
+    uneven_line = int(rows.lines[bad.message.min()]) if len(bad.message) else 0
+    return CsvSample(path, delimiter, titles, tuple(parts[0].columns), len(bad.message), uneven_line, Extent.BEGINNING)

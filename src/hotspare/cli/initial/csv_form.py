@@ -1,0 +1,71 @@
+"""How a CSV file reaches the project that `hotspare init` wrote: what the project says of its form, and the commands that are run
+next. Nothing else knows either."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from hotspare.adapters.guess.columns import GuessedTable
+
+_NO_FIELDS = frozenset({"opcode", "flags"})
+"""Titles, in lower case, that name no field in a plain file."""
+
+
+@dataclass(frozen=True)
+class InitialNames:
+    """Names within the written project, and the project's file."""
+
+    file: Path
+    project: str
+    query: str
+    source: str
+    result: str
+
+
+def connector(table: GuessedTable, project_folder: Path) -> dict[str, str]:
+    """Returns the properties of a file connector for the source window, which reads the CSV file as it is written; empty if
+    `--plain` reads it."""
+    if _is_plain(table):
+        return {}
+    sample = table.sample
+    properties = {"fsname": _relative(sample.path, project_folder), "fstype": "csv", "header": str(sample.header_rows)}
+    properties |= {"addcsvopcode": "true", "addcsvflags": "normal"}
+    if table.generated:
+        properties["noautogenfield"] = "true"
+    if sample.delimiter != ",":
+        properties["csvfielddelimiter"] = sample.delimiter
+    return properties
+
+
+def _is_plain(table: GuessedTable) -> bool:
+    """Whether the titles are the names of the fields, separated by commas, and none means an opcode or flags."""
+    sample, names = table.sample, tuple(column.name for column in table.columns)
+    return sample.titles == names and sample.delimiter == "," and not {name.lower() for name in names} & _NO_FIELDS
+
+
+def next_commands(names: InitialNames, table: GuessedTable) -> list[tuple[str, str]]:
+    """Returns what is run next: each command, and what it does."""
+    file, project = (shlex.quote(_relative(each, Path.cwd())) for each in (table.sample.path, names.file))
+    bus, window = f"--bus sqlite:///{names.project}.db", f"{names.project}/{names.query}"
+    source, result = f"{names.query}/{names.source}", f"{names.query}/{names.result}={names.result}.csv"
+    subscribe = f"hotspare subscribe {bus} --plain --window {window}/{names.result} live.csv"
+    run = f"hotspare run {project} --runner local {bus}"
+    if not _is_plain(table):
+        return [
+            (f"hotspare replay {project} --out {result}", "over the file, without a server"),
+            (run, "as a service, which reads the file; a second one is a hot spare"),
+            (subscribe, "what it finds, as it comes"),
+        ]
+    return [
+        (f"hotspare replay {project} --plain --in {source}={file} --out {result}", "over the file, without a server"),
+        (run, "as a service; the same once more is a hot spare"),
+        (f"hotspare publish {bus} --plain --window {window}/{names.source} {file}", "rows into the service"),
+        (subscribe, "what it finds, as it comes"),
+    ]
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """The path from a folder on, if it is below it."""
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

@@ -1,0 +1,147 @@
+"""Assesses the XML projects of a SAS ESP server: which run here, which need a change, which never will, and why.
+
+Each project is loaded as every command loads it, so what an assessment reports is what `hotspare validate` says.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from hotspare.engine.plan import compile_plan
+from hotspare.errors import HotspareError, Kind, Mistake, Outlook, Place, ProjectError
+from hotspare.host.project import checked_project
+from hotspare.model.load import project_names
+from hotspare.model.mistakes import NO_PROJECT
+from hotspare.places import display_path
+
+_SUFFIX = ".xml"
+
+
+class Verdict(Enum):
+    """The result for a project, the better ones first. The values are stable: scripts match on them."""
+
+    RUNS = "runs"
+    CHANGES = "changes"
+    MISSING = "missing"
+    NEVER = "never"
+    UNREADABLE = "unreadable"
+    OTHER = "other"
+
+    @property
+    def words(self) -> str:
+        return _WORDS[self]
+
+
+_WORDS = {
+    Verdict.RUNS: "runs as it is",
+    Verdict.CHANGES: "runs after changes",
+    Verdict.MISSING: "needs what hotspare does not have yet",
+    Verdict.NEVER: "never runs here",
+    Verdict.UNREADABLE: "cannot be read",
+    Verdict.OTHER: "is XML of another kind",
+}
+PROJECT_VERDICTS = (Verdict.RUNS, Verdict.CHANGES, Verdict.MISSING, Verdict.NEVER)
+"""Those of projects; the others are of files."""
+_OF_OUTLOOK = {Outlook.CHANGE: Verdict.CHANGES, Outlook.MISSING: Verdict.MISSING, Outlook.NEVER: Verdict.NEVER}
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """A project of a file, or a file without one, whose `project` is "". `notes` are warnings, for which nothing has to change."""
+
+    file: Path
+    project: str
+    verdict: Verdict
+    mistakes: tuple[Mistake, ...] = ()
+    notes: tuple[Mistake, ...] = ()
+
+
+@dataclass(frozen=True)
+class KindCount:
+    """Mistakes or warnings of one kind. `count` is the number of places, `projects` that of projects; `example` is the first."""
+
+    what: str
+    outlook: Outlook
+    count: int
+    projects: int
+    example: Mistake
+
+
+def xml_files(place: Path) -> Iterator[Path]:
+    """Yields the XML files below a folder in the order of their paths, or the file itself. Symbolic links to folders are not
+    followed, a file with several names counts once, and what is not a regular file is passed over."""
+    if not place.is_dir():
+        yield place
+        return
+    seen: set[tuple[int, int]] = set()
+    for folder, folders, files in os.walk(place):
+        folders.sort()
+        for name in sorted(files):
+            path = Path(folder) / name
+            if path.suffix.lower() == _SUFFIX and (identity := _identity(path)) is not None and identity not in seen:
+                seen.add(identity)
+                yield path
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode of a regular file, or None."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+
+
+def assess_file(file: Path) -> list[Assessment]:
+    """Returns one assessment for each project of a file, or one of the file if it holds none. Never raises for what it holds."""
+    try:
+        names = project_names(file)
+    except HotspareError as error:
+        return [_without_project(file, error)]
+    return [_assessed(file, name if len(names) > 1 else "", name) for name in dict.fromkeys(names)]
+
+
+def _without_project(file: Path, error: HotspareError) -> Assessment:
+    mistakes = _mistakes_of(error, file)
+    is_other = any(each.kind is not None and each.kind.what == NO_PROJECT for each in mistakes)
+    return Assessment(file, "", Verdict.OTHER if is_other else Verdict.UNREADABLE, mistakes)
+
+
+def _assessed(file: Path, chosen: str, name: str) -> Assessment:
+    """Returns the result of the checks of `hotspare validate`; `chosen` names the project if the file has several."""
+    try:
+        loaded = checked_project(file, {}, name=chosen)
+        compile_plan(loaded.resolved)
+    except HotspareError as error:
+        mistakes = _mistakes_of(error, file)
+        outlooks = [each.kind.outlook if each.kind else Outlook.CHANGE for each in mistakes]
+        verdict = max((_OF_OUTLOOK[each] for each in outlooks), key=PROJECT_VERDICTS.index)
+        return Assessment(file, name or file.stem, verdict, mistakes)
+    return Assessment(file, loaded.project.name, Verdict.RUNS, notes=loaded.warnings)
+
+
+def _mistakes_of(error: HotspareError, file: Path) -> tuple[Mistake, ...]:
+    if isinstance(error, ProjectError) and error.mistakes:
+        return error.mistakes
+    return (Mistake(Place(str(display_path(file))), error.in_one_line, error.hint),)
+
+
+def findings(assessed: Sequence[tuple[str, Sequence[Mistake]]]) -> list[KindCount]:
+    """Returns the mistakes of projects, by their names, once for each kind: what most projects have first."""
+    places: dict[tuple[str, Outlook], list[tuple[str, Mistake]]] = {}
+    for project, mistakes in assessed:
+        for mistake in mistakes:
+            kind = mistake.kind or Kind(mistake.message, ("",))
+            for subject in kind.subjects:
+                what = f"{subject}: {kind.what}" if subject else kind.what
+                places.setdefault((what, kind.outlook), []).append((project, mistake))
+    found = [
+        KindCount(what, outlook, len(each), len({project for project, _ in each}), each[0][1])
+        for (what, outlook), each in places.items()
+    ]
+    return sorted(found, key=lambda each: (-each.projects, -each.count, each.what))
