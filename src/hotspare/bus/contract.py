@@ -45,14 +45,13 @@ class Partition:
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A message to append."""
+class Outgoing(NamedTuple):
+    """A message to append. A tuple, because an output stream may have one for each row."""
 
     value: bytes
     headers: tuple[tuple[str, bytes], ...] = ()
     key: bytes | None = None
-    """For readers of topics of others on Kafka; no other bus keeps it, and no reader of ours asks for it."""
+    """For other applications that read topics on Kafka. No other bus keeps it, and no reader of hotspare uses it."""
 
     @property
     def size_bytes(self) -> int:
@@ -97,6 +96,31 @@ class Message(NamedTuple):
     def is_tick(self) -> bool:
         """Whether it is without events, and every reader skips it."""
         return self.header(TICK_HEADER) is not None
+
+
+class OutputNumbers(NamedTuple):
+    """The header OUTPUTS_HEADER of a message."""
+
+    first: int
+    last: int
+    digest: int
+    topic: int
+    partition: int
+    offset: int
+    row: int
+    ordinal: int
+
+    @classmethod
+    def of_message(cls, message: Message) -> OutputNumbers | None:
+        """Returns None for a message that has no such header, or another one than engines write."""
+        numbers = (message.header(OUTPUTS_HEADER) or b"").split()
+        is_whole = len(numbers) == len(cls._fields) and all(number.isdigit() for number in numbers)
+        return cls._make(map(int, numbers)) if is_whole else None
+
+    @property
+    def id_columns(self) -> tuple[int, ...]:
+        """The last output, in the order of the first columns of `engine.rows.batch.OUTPUT_COLUMNS`."""
+        return self.last, self.topic, self.partition, self.offset, self.row, self.ordinal, self.digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from hotspare.bus.kafka.progress import (
     progress_partition,
     stream_key,
 )
-from hotspare.bus.kafka.writer import Record, Writer, Writers, keyed_record, patience_s, records_of
+from hotspare.bus.kafka.writer import Deliveries, Record, Writer, Writers, keyed_record, patience_s, records_of
 from hotspare.errors import BusError, Fenced, UnknownResult
 
 
@@ -76,7 +76,7 @@ class KafkaProducer:
         if not records:
             return
         try:
-            writer.commit(records + self._unsaid)
+            writer.commit(records + self._unsaid, Deliveries.SAMPLED)
         except Fenced as error:
             self._give_up()
             raise self._fenced(epoch, error) from error

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -37,12 +37,23 @@ _ANY_TOPIC = "hotspare.owners"
 """Asking about it makes a client connect; it need not exist."""
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 """What messages are told that another one's failure takes along."""
+_REPORT_BYTES = 16 * 1024
+"""Of Deliveries.SAMPLED: how many bytes of messages share a report. A broker refuses a batch as a whole."""
+_LINGER_MS = 5
+"""How long the client collects a batch while more is handed to it; a commit sends at once what there is."""
 TURNS = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
 """How often who lost its turn takes it again: two that only take it from each other would both write nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Deliveries(Enum):
+    """For which records of a transaction the client reports their offset or failure."""
+
+    EACH = "each"
+    SAMPLED = "sampled"
+    """For one in about 16 KiB. A report takes the interpreter's lock, which costs more than the record if records are small."""
+
+
+class Record(NamedTuple):
     """What a transaction writes at one place. A value of None takes a key back."""
 
     topic: str
@@ -69,17 +80,19 @@ class Writers:
         self._id = transactional_id
         self._lock = threading.Lock()
         self._topics: tuple[str, ...] = ()
+        self._batch_bytes = _BATCH_BYTES
         self._warm: list[Any] = []
         self._warming: threading.Thread | None = None
         self._warmed_s = 0.0
         self._closed = False
 
-    def warm_up(self, topics: Sequence[str] = ()) -> None:
+    def warm_up(self, topics: Mapping[str, int] | None = None) -> None:
         """Connect clients in the background, so that a fence need not wait for it; also those whose connection the broker may have
         closed because nobody used it. Costs nothing if that was done lately. `topics`: those of the first commit, which need not
-        wait for their leaders' names and connections then, from now on."""
+        wait for their leaders' names and connections then, from now on; with the largest batch that each takes, in bytes."""
         with self._lock:
-            self._topics = tuple(topics) or self._topics
+            if topics:
+                self._topics, self._batch_bytes = tuple(topics), min(_BATCH_BYTES, *topics.values())
             is_due = len(self._warm) < _WARM or time.monotonic() > self._warmed_s + _WARM_FOR_S
             if self._warming is None and not self._closed and is_due:
                 self._warming = threading.Thread(target=self._connect_all, name="kafka-warm", daemon=True)
@@ -139,7 +152,8 @@ class Writers:
             "enable.sparse.connections": not self._topics,  # else it connects to a leader when there is something to send
             "transactional.id": self._id,
             "retry.backoff.ms": _RETRY_MS,
-            "batch.size": _BATCH_BYTES,
+            "batch.size": self._batch_bytes,
+            "linger.ms": _LINGER_MS,
             "transaction.timeout.ms": max(_TRANSACTION_TIMEOUT_MS, self._settings.timeout_ms),
         }
         try:
@@ -196,15 +210,15 @@ class Writer:
         self._client = client
         self._delivered = _Delivered()
 
-    def commit(self, records: Sequence[Record]) -> dict[str, list[int]]:
-        """Write all or nothing; the offsets per topic. BusUnavailable or BusError: nothing was written. UnknownResult: the answer
-        was lost. Fenced: somebody opened the writer anew, perhaps after a commit that took place and whose answer was lost."""
+    def commit(self, records: Sequence[Record], deliveries: Deliveries = Deliveries.EACH) -> dict[str, list[int]]:
+        """Writes all or nothing; returns the offsets per topic, of the records that are reported. BusUnavailable or BusError:
+        nothing was written. UnknownResult: the answer was lost. Fenced: another engine opened the writer anew, perhaps after a
+        commit that took place and whose answer was lost."""
         self._delivered = _Delivered()
         deadline = time.monotonic() + self._settings.timeout_s
         try:
             self._client.begin_transaction()
-            for record in records:
-                self._produce(record)
+            self._produce(records, _REPORT_BYTES if deliveries is Deliveries.SAMPLED else 0)
         except KafkaException as raised:
             raise self._abandoned(raised) from raised
         try:
@@ -217,16 +231,18 @@ class Writer:
             raise _unknown(error) from raised
         return self._delivered.offsets
 
-    def _produce(self, record: Record) -> None:
+    def _produce(self, records: Sequence[Record], report_bytes: int) -> None:
+        """Hands the records to the client. The first one is reported, and each that comes `report_bytes` or more behind one that
+        is."""
+        produce, take, unreported = self._client.produce, self._delivered.take, report_bytes
         try:
-            self._client.produce(
-                record.topic,
-                value=record.value,
-                key=record.key,
-                headers=list(record.headers),
-                partition=record.partition,
-                on_delivery=self._delivered.take,
-            )
+            for topic, value, key, headers, partition in records:
+                unreported += len(value or b"")
+                if unreported >= report_bytes:
+                    produce(topic, value, key, partition, take, headers=list(headers))
+                    unreported = 0
+                else:
+                    produce(topic, value, key, partition, headers=list(headers))
         except BufferError:
             raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
 

@@ -10,13 +10,14 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from hotspare.bus.contract import Outgoing
 from hotspare.engine.rows.batch import has_causes
-from hotspare.ha.outputs.message import alike, output_message
+from hotspare.ha.outputs.message import alike, output_message, row_messages
 from hotspare.ha.ports import BlockCodec
 from hotspare.ha.rules.settings import OutputStream
 
@@ -24,9 +25,8 @@ _ROOM = 4
 """Messages that need no more than one part in so many of what their topic takes are made larger again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One message with the rows that are in it, from sequence `first` on."""
+class Block(NamedTuple):
+    """One message with the rows that are in it, from sequence `first` on. A tuple, because each row may have one."""
 
     stream: str
     topic: str
@@ -68,6 +68,8 @@ class MessageSizes:
 
     def cut(self, batches: Sequence[pa.RecordBatch], output: OutputStream, epoch: int, codec: BlockCodec) -> list[Block]:
         """The messages of these outputs, which follow each other."""
+        if output.message_key:
+            return [block for rows in batches for block in _of_rows(rows, output, epoch)]
         has_ends = has_causes(batches[0])
         whole = _Rows([_together(batches)] if has_ends else batches)
         bytes_max = self.limit(output.topic)
@@ -87,6 +89,12 @@ class MessageSizes:
                 rows = min(self.rows_max, rows * 2)
         self._rows[output.stream] = rows
         return blocks
+
+
+def _of_rows(rows: pa.RecordBatch, output: OutputStream, epoch: int) -> list[Block]:
+    """Returns a message for each row."""
+    found, sequences = row_messages(rows, output.format, epoch, output.message_key), rows.column(0).to_pylist()
+    return [Block(output.stream, output.topic, message, first, 1) for message, first in zip(found, sequences, strict=True)]
 
 
 class _Rows:

@@ -31,14 +31,14 @@ def rows_to_csv(batch: pa.RecordBatch, style: CsvStyle) -> bytes:
     """
     if batch.num_rows == 0:
         return b""
-    lines = _lines(batch, style)
+    lines = csv_rows(batch, style)
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
     return bytes(joined[0].as_py().encode() + b"\n")
 
 
 def row_texts(batch: pa.RecordBatch, style: CsvStyle) -> list[str]:
     """The same, row by row, without line feeds between them."""
-    texts: list[str] = _lines(batch, style).to_pylist()
+    texts: list[str] = csv_rows(batch, style).to_pylist()
     return texts
 
 
@@ -51,7 +51,8 @@ def field_texts(rows: pa.Table, style: CsvStyle) -> list[str]:
     return texts
 
 
-def _lines(batch: pa.RecordBatch, style: CsvStyle) -> pa.Array:
+def csv_rows(batch: pa.RecordBatch, style: CsvStyle) -> pa.Array:
+    """Returns the text of each row, without a line feed behind it."""
     first = " " if style is CsvStyle.FILE else ""
     columns = [opcode_letters(batch.column("hs:opcode")), flag_letters(batch.column("hs:flags"))]
     for field, column in zip(batch.schema, batch.columns, strict=True):

@@ -18,23 +18,28 @@ _NO_NUMBERS = ("nan", "inf", "-inf")
 
 
 def rows_to_json(batch: pa.RecordBatch, schema: Schema) -> bytes:
-    """One object per row of a batch of `engine.rows.batch.output_schema`, each with a line feed.
+    """Returns one object per row of a batch of `engine.rows.batch.output_schema`, each with a line feed (`json_rows`)."""
+    if batch.num_rows == 0:
+        return b""
+    lines = json_rows(batch, schema)
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
+    return bytes(joined[0].as_py().encode() + b"\n")
+
+
+def json_rows(batch: pa.RecordBatch, schema: Schema) -> pa.Array:
+    """Returns one object per row, as a string without a line feed.
 
     Members: `opcode` and `flags` as the letters of CSV, the fields, and `hs:sequence`. Doubles are the shortest text that reads
     back ("nan", "inf" as strings), dates seconds and stamps microseconds since 1970, money a number with 4 decimals, blobs
     base64, arrays are arrays.
     """
-    if batch.num_rows == 0:
-        return b""
     opcode, flags = meta_names(schema)
     pieces: list[pa.Array | str] = [f'{{"{opcode}":"', opcode_letters(batch.column("hs:opcode")), f'","{flags}":"']
     pieces += [flag_letters(batch.column("hs:flags")), '"']
     for field in schema.fields:
         pieces += [f",{json.dumps(field.name)}:", _text(batch.column(field.name)).fill_null("null")]
     pieces += [',"hs:sequence":', batch.column("hs:sequence").cast(pa.string()), "}"]
-    lines = pc.binary_join_element_wise(*(pa.scalar(p) if isinstance(p, str) else p for p in pieces), "")
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
-    return bytes(joined[0].as_py().encode() + b"\n")
+    return pc.binary_join_element_wise(*(pa.scalar(p) if isinstance(p, str) else p for p in pieces), "")
 
 
 def _text(column: pa.Array) -> pa.Array:
