@@ -140,6 +140,13 @@ def topic_missing(topic: str) -> TopicMissing:
     )
 
 
+def external_topic_missing(topic: str, command: str) -> TopicMissing:
+    """Of a topic of other applications; `command` creates it."""
+    return TopicMissing(
+        f"topic {topic} does not exist", hint=f"hotspare creates no topics of other applications; create it: {command}"
+    )
+
+
 def partitions_of(topics: Mapping[str, int], topic: str) -> list[Partition]:
     """All of a topic, where `topics` is what `Bus.topics` says. TopicMissing where it is not among them."""
     if topic not in topics:
