@@ -109,3 +109,22 @@ def test_on_kafka_a_topic_has_a_limit_of_its_own_which_may_change(kafka: KafkaSe
         assert producer.progress()["s"].sequence == 2
     finally:
         bus.close()
+
+
+def test_on_kafka_many_messages_of_one_commit_fit_a_topic_that_takes_little(
+    kafka: KafkaServers, limited_topic: Callable[[int], str]
+) -> None:
+    """What a topic takes is a batch, and each output may be a message of its own: the client makes batches no larger."""
+    topic = limited_topic(8_000)
+    bus = open_bus(f"{kafka.url}?compression.type=none")
+    try:
+        producer = bus.producer(f"group of {topic}".replace(" ", "."), [topic])
+        producer.fence(1)
+        rows = [Outgoing(b"%d" % number, HEADERS, b"%d" % number) for number in range(3_000)]
+        producer.publish(1, Commit({topic: rows}, {"s": progress(3_000, 1)}))
+        assert [message.value for message in read_all(bus, Partition(topic))] == [row.value for row in rows]
+        with pytest.raises(MessageTooLarge, match="too large"):
+            producer.publish(1, Commit({topic: [*rows, message(9_000)]}, {"s": progress(6_001, 1)}))
+        assert producer.progress()["s"].sequence == 3_000
+    finally:
+        bus.close()

@@ -47,9 +47,9 @@ def test_every_output_is_in_one_message_and_only_a_single_row_may_be_too_large(
         assert [b.first + i for b in blocks for i in range(b.rows)] == [*range(first - rows, first)]
         for block in blocks:
             assert block.rows <= rows_max
-            assert block.rows == 1 or bytes_max is None or block.message.size_bytes <= bytes_max
+            assert block.rows == 1 or bytes_max is None or block.messages[0].size_bytes <= bytes_max
         if format_ is MessageFormat.ARROW:
-            read = [row for block in blocks for row in arrow_block.decode(block.message.value).to_pylist()]
+            read = [row for block in blocks for row in arrow_block.decode(block.messages[0].value).to_pylist()]
             assert read == [row for each in batches for row in each.to_pylist()]
 
 
@@ -101,13 +101,15 @@ def test_an_output_with_a_message_of_its_own_says_what_one_alone_would(
         rows = rows.append_column("hs:time", pa.array(causes[: len(lengths)], pa.int64()))
         rows = rows.append_column("hs:second", pa.array([cause == 3 for cause in causes[: len(lengths)]]))
         rows = rows.set_column(7, "hs:opcode", pa.array([cause - 1 for cause in causes[: len(lengths)]], pa.uint8()))
-    blocks = MessageSizes(8).cut([rows], OutputStream("a", TOPIC, format=format_, message_key=(KEY,)), 3, arrow_block)
+    (whole,) = MessageSizes(8).cut([rows], OutputStream("a", TOPIC, format=format_, message_key=(KEY,)), 3, arrow_block)
+    blocks, messages = list(whole.apart()), list(whole.messages)
+    assert [whole.messages[place] for place in range(len(rows))] == messages == [block.messages[0] for block in blocks]
     alone = [output_message(rows.slice(place, 1), format_, 3, arrow_block) for place in range(len(rows))]
     assert [(block.first, block.rows) for block in blocks] == [(first + place, 1) for place in range(len(rows))]
-    assert [block.message.headers for block in blocks] == [each.headers for each in alone]
-    assert [block.message.value for block in blocks] == [each.value.removesuffix(b"\n") for each in alone]
+    assert [message.headers for message in messages] == [each.headers for each in alone]
+    assert [message.value for message in messages] == [each.value.removesuffix(b"\n") for each in alone]
     is_beat = [each.is_tick for each in alone]
-    assert [block.message.key for block in blocks] == [None if b else b"%d" % (first + i) for i, b in enumerate(is_beat)]
+    assert [message.key for message in messages] == [None if b else b"%d" % (first + i) for i, b in enumerate(is_beat)]
 
 
 def test_the_row_that_the_bus_refused_is_found_among_messages_of_their_own() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -63,8 +63,8 @@ class Record(NamedTuple):
     partition: int = 0
 
 
-def records_of(topic: str, number: int, messages: Sequence[Outgoing]) -> list[Record]:
-    return [Record(topic, message.value, message.key, message.headers, number) for message in messages]
+def records_of(topic: str, number: int, messages: Iterable[Outgoing]) -> Iterator[Record]:
+    return (Record(topic, value, key, headers, number) for value, headers, key in messages)
 
 
 def keyed_record(place: Partition, key: bytes, value: bytes) -> Record:
@@ -210,7 +210,7 @@ class Writer:
         self._client = client
         self._delivered = _Delivered()
 
-    def commit(self, records: Sequence[Record], deliveries: Deliveries = Deliveries.EACH) -> dict[str, list[int]]:
+    def commit(self, records: Iterable[Record], deliveries: Deliveries = Deliveries.EACH) -> dict[str, list[int]]:
         """Writes all or nothing; returns the offsets per topic, of the records that are reported. BusUnavailable or BusError:
         nothing was written. UnknownResult: the answer was lost. Fenced: another engine opened the writer anew, perhaps after a
         commit that took place and whose answer was lost."""
@@ -231,7 +231,7 @@ class Writer:
             raise _unknown(error) from raised
         return self._delivered.offsets
 
-    def _produce(self, records: Sequence[Record], report_bytes: int) -> None:
+    def _produce(self, records: Iterable[Record], report_bytes: int) -> None:
         """Hands the records to the client. The first one is reported, and each that comes `report_bytes` or more behind one that
         is."""
         produce, take, unreported = self._client.produce, self._delivered.take, report_bytes
