@@ -120,7 +120,7 @@ def commit(bus: Timed, outputs: pa.Table, cuts: list[int], rows_max: int, form: 
     for begin, end in zip([0, *ends], ends, strict=False):
         if end > begin:
             blocks = sizes.cut([whole.slice(begin, end - begin)], OutputStream(STREAM, OUT, format=form), 1, arrow_block)
-            bus.append(OUT, 10**15 + delay_us * end, [block.message for block in blocks])
+            bus.append(OUT, 10**15 + delay_us * end, [block.messages[0] for block in blocks])
 
 
 def as_input(bus: Timed, topic: str, outputs: pa.Table) -> None:
