@@ -169,7 +169,8 @@ def main() -> None:
             BLOCKS: OutputStream("q/blocks", "blocks", format=MessageFormat.JSON),
             ARROW: OutputStream("q/arrow", "arrow"),
         }
-        arms = {each: (ours(servers.url, asked.rows, output), own) for each, output in forms.items()}
+        patient = f"{servers.url}?timeout_ms=60000"
+        arms = {each: (ours(patient, asked.rows, output), own) for each, output in forms.items()}
         arms[JAVA] = stack.enter_context(java(servers.bootstrap, asked.rows, "java", Path(name)))
         arms[PYTHON] = plain(servers.bootstrap, asked.rows, "python"), own
         found = measured(arms, asked.rows, asked.transactions, asked.repeat)

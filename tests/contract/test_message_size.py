@@ -9,11 +9,11 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from hotspare.bus.contract import Bus, Commit, Outgoing, Partition
+from hotspare.bus.contract import Bus, Commit, Outgoing, Partition, RowMessages
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.open import open_bus
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.errors import BusUnavailable, MessageTooLarge, TopicMissing
+from hotspare.errors import BusUnavailable, MessageTooLarge, TopicMissing, UsageError
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.kafka_door import KafkaDoor, empty
 from tests.contract.material import progress, read_all
@@ -62,6 +62,24 @@ def test_more_is_refused_and_nothing_is_written(small_bus: Bus) -> None:
     assert read_all(small_bus, Partition("o1")) == read_all(small_bus, Partition("o2")) == []
     producer.publish(1, Commit({"o1": [message(9)]}, {"s": progress(1, 1)}))
     assert len(read_all(small_bus, Partition("o1"))) == 1
+
+
+def test_rows_that_share_headers_are_messages_like_others(small_bus: Bus) -> None:
+    small_bus.create_topic("o1")
+    producer = small_bus.producer("g", ["o1"])
+    producer.fence(1)
+    texts = [b"%d" % number for number in range(500)]
+    rows = RowMessages(HEADERS, texts, "n", texts, texts)
+    producer.publish(1, Commit({"o1": rows}, {"s": progress(500, 1)}))
+    found = [(message.value, message.headers) for message in read_all(small_bus, Partition("o1"))]
+    assert found == [(value, headers) for value, headers, _ in rows]
+    assert [each.size_bytes for each in rows[:12]] == [each.size_bytes for each in list(rows)[:12]]
+    too_large = b"v" * (LIMIT - rows[0].size_bytes + 1)
+    with pytest.raises(MessageTooLarge):
+        producer.publish(1, Commit({"o1": RowMessages(HEADERS, [b"", too_large], "n", [b"0", b"0"], [b"0", b"0"])}, {}))
+    with pytest.raises(UsageError, match="cannot be stored"):
+        producer.publish(1, Commit({"o1": RowMessages(HEADERS, [b"", b""], "n", [b"0", b"x" * 70_000], [b"0", b"0"])}, {}))
+    assert len(read_all(small_bus, Partition("o1"))) == 500
 
 
 def test_a_topic_that_is_missing_takes_nothing(bus: Bus) -> None:

@@ -16,10 +16,10 @@ repeats the publish blindly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, overload
 
 from hotspare.positions import OutputId as OutputId
 
@@ -65,6 +65,38 @@ class Outgoing(NamedTuple):
 
 
 TICK = Outgoing(b"", ((TICK_HEADER, b"1"),))
+
+
+class RowMessages(Sequence[Outgoing]):
+    """Messages that share all headers but one. Only their texts are kept, and messages are built when they are read: as objects,
+    hundreds of thousands in one transaction would make the garbage collector walk over them for longer than all else takes."""
+
+    def __init__(
+        self,
+        common: tuple[tuple[str, bytes], ...],
+        values: Sequence[bytes],
+        header: str,
+        texts: Sequence[bytes],
+        keys: Sequence[bytes],
+    ) -> None:
+        """`common`: the headers that all share; `texts`: what each has behind them in the header of its own."""
+        self.common, self.values, self.header, self.texts, self.keys = common, values, header, texts, keys
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[Outgoing]:
+        for value, text, key in zip(self.values, self.texts, self.keys, strict=True):
+            yield Outgoing(value, (*self.common, (self.header, text)), key)
+
+    @overload
+    def __getitem__(self, place: int) -> Outgoing: ...
+    @overload
+    def __getitem__(self, place: slice) -> RowMessages: ...
+    def __getitem__(self, place: int | slice) -> Outgoing | RowMessages:
+        if isinstance(place, slice):
+            return RowMessages(self.common, self.values[place], self.header, self.texts[place], self.keys[place])
+        return Outgoing(self.values[place], (*self.common, (self.header, self.texts[place])), self.keys[place])
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from hotspare.bus.contract import Commit, HeaderGuard, Message, Outgoing, Partition, Progress
+from hotspare.bus.contract import Commit, HeaderGuard, Message, Outgoing, Partition, Progress, RowMessages
 from hotspare.bus.naming import TOPIC_NAME_LENGTH_MAX
 from hotspare.errors import Fenced, MessageTooLarge, PositionLost, TopicMissing, TopicOwned, UsageError
 
@@ -56,11 +56,23 @@ def _headers_bytes(headers: Sequence[tuple[str, bytes]]) -> int:
     return size
 
 
+def _sizes(messages: Sequence[Outgoing]) -> Iterator[int]:
+    """Yields `size_bytes` of each message. UsageError for headers that cannot be stored."""
+    return (len(value) + len(key or b"") + _headers_bytes(headers) for value, headers, key in messages)
+
+
+def _row_sizes(messages: RowMessages) -> Iterator[int]:
+    """The same, by the texts alone."""
+    longest = max(messages.texts, key=len, default=b"")
+    shared = _headers_bytes((*messages.common, (messages.header, longest))) - len(longest)
+    texts = zip(messages.values, messages.texts, messages.keys, strict=True)
+    return (shared + len(value) + len(text) + len(key) for value, text, key in texts)
+
+
 def check_messages(messages: Sequence[Outgoing], bytes_max: int = MESSAGE_BYTES_MAX) -> None:
     """MessageTooLarge if a message has more than `bytes_max` bytes, or all of them together more than one append may have."""
     total = 0
-    for value, headers, key in messages:
-        size = len(value) + len(key or b"") + _headers_bytes(headers)  # `Outgoing.size_bytes`, in one pass
+    for size in _row_sizes(messages) if isinstance(messages, RowMessages) else _sizes(messages):
         if size > bytes_max:
             raise message_too_large(size, bytes_max)
         total += size

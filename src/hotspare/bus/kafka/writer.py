@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from hotspare.bus.contract import Outgoing, Partition
+from hotspare.bus.contract import Outgoing, Partition, RowMessages
 from hotspare.bus.kafka.client import FENCED, QUIET, KafkaSettings, bus_error, error_of, producer_settings, refused_options
 from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
 from hotspare.retry import Pauses, Retry
@@ -63,7 +63,18 @@ class Record(NamedTuple):
     partition: int = 0
 
 
-def records_of(topic: str, number: int, messages: Iterable[Outgoing]) -> Iterator[Record]:
+class Rows(NamedTuple):
+    """Messages that a transaction writes at one place, as texts."""
+
+    topic: str
+    partition: int
+    messages: RowMessages
+
+
+def records_of(topic: str, number: int, messages: Sequence[Outgoing]) -> Iterator[Record | Rows]:
+    """Returns what a transaction writes for these messages."""
+    if isinstance(messages, RowMessages):
+        return iter((Rows(topic, number, messages),))
     return (Record(topic, value, key, headers, number) for value, headers, key in messages)
 
 
@@ -210,7 +221,7 @@ class Writer:
         self._client = client
         self._delivered = _Delivered()
 
-    def commit(self, records: Iterable[Record], deliveries: Deliveries = Deliveries.EACH) -> dict[str, list[int]]:
+    def commit(self, records: Iterable[Record | Rows], deliveries: Deliveries = Deliveries.EACH) -> dict[str, list[int]]:
         """Writes all or nothing; returns the offsets per topic, of the records that are reported. BusUnavailable or BusError:
         nothing was written. UnknownResult: the answer was lost. Fenced: another engine opened the writer anew, perhaps after a
         commit that took place and whose answer was lost."""
@@ -231,12 +242,16 @@ class Writer:
             raise _unknown(error) from raised
         return self._delivered.offsets
 
-    def _produce(self, records: Iterable[Record], report_bytes: int) -> None:
+    def _produce(self, records: Iterable[Record | Rows], report_bytes: int) -> None:
         """Hands the records to the client. The first one is reported, and each that comes `report_bytes` or more behind one that
         is."""
         produce, take, unreported = self._client.produce, self._delivered.take, report_bytes
         try:
-            for topic, value, key, headers, partition in records:
+            for record in records:
+                if isinstance(record, Rows):
+                    self._produce_rows(record, report_bytes)
+                    continue
+                topic, value, key, headers, partition = record
                 unreported += len(value or b"")
                 if unreported >= report_bytes:
                     produce(topic, value, key, partition, take, headers=list(headers))
@@ -245,6 +260,19 @@ class Writer:
                     produce(topic, value, key, partition, headers=list(headers))
         except BufferError:
             raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
+
+    def _produce_rows(self, rows: Rows, report_bytes: int) -> None:
+        """The same for rows, without an object for each."""
+        produce, take, unreported = self._client.produce, self._delivered.take, report_bytes
+        topic, partition, messages = rows
+        common, name = messages.common, messages.header
+        for value, text, key in zip(messages.values, messages.texts, messages.keys, strict=True):
+            unreported += len(value)
+            if unreported >= report_bytes:
+                produce(topic, value, key, partition, take, headers=[*common, (name, text)])
+                unreported = 0
+            else:
+                produce(topic, value, key, partition, headers=[*common, (name, text)])
 
     def _abandoned(self, raised: KafkaException) -> HotspareError:
         """The error for a transaction whose commit was not asked for, or was refused: after the abort nothing of it is left."""

@@ -5,8 +5,7 @@ What the headers say is enough to know what is committed, whatever the format (S
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import overload
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,7 @@ from hotspare.bus.contract import (
     Outgoing,
     OutputNumbers,
     Progress,
+    RowMessages,
 )
 from hotspare.engine.codec.outputs import encode_each, encode_outputs
 from hotspare.engine.routing import row_keys
@@ -48,40 +48,11 @@ def output_message(block: pa.RecordBatch, format_: MessageFormat, epoch: int, co
 def row_messages(rows: pa.RecordBatch, format_: MessageFormat, epoch: int, message_key: Sequence[Field]) -> Sequence[Outgoing]:
     """Returns a message for each output, whose key is that of the row; `format_` is one of TEXT_FORMATS."""
     values, keys = encode_each(without_causes(rows), format_), row_keys(rows, message_key).to_pylist()
-    found = RowMessages(_common_headers(format_, epoch), values, _outputs_texts(rows.column(0), rows), keys)
+    found = RowMessages(_common_headers(format_, epoch), values, OUTPUTS_HEADER, _outputs_texts(rows.column(0), rows), keys)
     if not has_causes(rows):
         return found
     told = zip(found, _causes(rows), rows.column("hs:opcode").to_pylist(), strict=True)
     return [_with_cause(message, cause, opcode) for message, cause, opcode in told]
-
-
-class RowMessages(Sequence[Outgoing]):
-    """Messages of one output each, built when they are read. Only their texts are kept: as objects they would make the garbage
-    collector walk over hundreds of thousands of them in each transaction, which takes longer than all else."""
-
-    def __init__(
-        self, common: tuple[tuple[str, bytes], ...], values: Sequence[bytes], outputs: Sequence[bytes], keys: Sequence[bytes]
-    ) -> None:
-        """`common`: the headers that all share; `outputs`: the texts of OUTPUTS_HEADER."""
-        self._common, self._values, self._outputs, self._keys = common, values, outputs, keys
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __iter__(self) -> Iterator[Outgoing]:
-        common = self._common
-        for value, text, key in zip(self._values, self._outputs, self._keys, strict=True):
-            yield Outgoing(value, (*common, (OUTPUTS_HEADER, text)), key)
-
-    @overload
-    def __getitem__(self, place: int) -> Outgoing: ...
-    @overload
-    def __getitem__(self, place: slice) -> RowMessages: ...
-    def __getitem__(self, place: int | slice) -> Outgoing | RowMessages:
-        if isinstance(place, slice):
-            return RowMessages(self._common, self._values[place], self._outputs[place], self._keys[place])
-        headers = (*self._common, (OUTPUTS_HEADER, self._outputs[place]))
-        return Outgoing(self._values[place], headers, self._keys[place])
 
 
 def _with_cause(message: Outgoing, cause: bytes, opcode: int) -> Outgoing:
