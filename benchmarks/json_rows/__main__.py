@@ -72,7 +72,7 @@ def outputs(rows: int) -> pa.RecordBatch:
 
 
 def ours(url: str, rows: int, output: OutputStream) -> Arm:
-    """What an engine does with held outputs, and its producer with their messages."""
+    """An engine's path from held outputs to their messages, and its producer's with these."""
     bus, batch, sizes = open_bus(url), outputs(rows), MessageSizes(GroupSettings().message_rows_max)
     producer = bus.producer(f"bench.{output.topic}", [output.topic])
     producer.fence(1)

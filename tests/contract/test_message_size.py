@@ -74,7 +74,7 @@ def test_rows_that_share_headers_are_messages_like_others(small_bus: Bus) -> Non
     found = [(message.value, message.headers) for message in read_all(small_bus, Partition("o1"))]
     assert found == [(value, headers) for value, headers, _ in rows]
     assert [each.size_bytes for each in rows[:12]] == [each.size_bytes for each in list(rows)[:12]]
-    too_large = b"v" * (LIMIT - rows[0].size_bytes + 1)
+    too_large = b"v" * (LIMIT - rows[0].size_bytes + 2)
     with pytest.raises(MessageTooLarge):
         producer.publish(1, Commit({"o1": RowMessages(HEADERS, [b"", too_large], "n", [b"0", b"0"], [b"0", b"0"])}, {}))
     with pytest.raises(UsageError, match="cannot be stored"):
@@ -132,7 +132,7 @@ def test_on_kafka_a_topic_has_a_limit_of_its_own_which_may_change(kafka: KafkaSe
 def test_on_kafka_many_messages_of_one_commit_fit_a_topic_that_takes_little(
     kafka: KafkaServers, limited_topic: Callable[[int], str]
 ) -> None:
-    """What a topic takes is a batch, and each output may be a message of its own: the client makes batches no larger."""
+    """A topic limits batches, and each output may be a message of its own: the client makes batches no larger."""
     topic = limited_topic(8_000)
     bus = open_bus(f"{kafka.url}?compression.type=none")
     try:

@@ -120,7 +120,7 @@ def blocks(format_: MessageFormat) -> OutputStream:
 
 
 def each_row(format_: MessageFormat) -> OutputStream:
-    """With a message for each output."""
+    """A stream with a message for each output."""
     return OutputStream(STREAM, OUT, format=format_, message_key=(Field("id", FieldType.INT64, KeyRole.KEY),))
 
 

@@ -153,7 +153,7 @@ def topic_missing(topic: str) -> TopicMissing:
 
 
 def external_topic_missing(topic: str, command: str) -> TopicMissing:
-    """Of a topic of other applications; `command` creates it."""
+    """Returns the error for a topic of other applications, which `command` creates."""
     return TopicMissing(
         f"topic {topic} does not exist", hint=f"hotspare creates no topics of other applications; create it: {command}"
     )

@@ -24,7 +24,7 @@ BLOCKS = "csvmsgpereventblock"
 
 
 class MessageCut(Enum):
-    """What of CSV and JSON stands in one message of a topic."""
+    """The outputs in CSV or JSON that one message of a topic holds."""
 
     PER_EVENT = "per event"
     PER_BLOCK = "per block"

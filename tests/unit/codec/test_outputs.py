@@ -83,7 +83,7 @@ def test_outputs_survive_every_format(format_: MessageFormat, rows: list[Any], f
 @pytest.mark.parametrize("format_", sorted(TEXT_FORMATS))
 @given(rows=ROWS, first=st.integers(1, 10**12))
 def test_outputs_survive_as_messages_of_their_own(format_: MessageFormat, rows: list[Any], first: int) -> None:
-    """With their ids, which the headers say."""
+    """The ids come back, too, from what the headers say."""
     batch = batch_of(rows, first)
     ids = list(zip(*(batch.column(place).to_pylist() for place in range(7)), strict=True))
     messages = encode_each(batch, format_)

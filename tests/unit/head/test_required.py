@@ -27,14 +27,14 @@ VALUES = {"card": "a", "amount": 0.5}
 
 
 def refused(*messages: Message) -> list[tuple[int, str, str]]:
-    """Of each bad row its offset, reason and sentence."""
+    """Returns offset, reason and sentence of each bad row."""
     rows = HEAD.decode(raw(list(messages))).to_pylist()
     return [(row["offset"], row["bad"]["reason"], row["bad"]["message"]) for row in rows if row["kind"] == RowKind.BAD]
 
 
 @given(st.lists(st.tuples(st.sampled_from("iupd"), st.sampled_from("np"), st.sets(st.sampled_from(["card", "amount"])))))
 def test_an_event_that_brings_a_row_without_a_required_value_is_a_bad_event(rows: list[tuple[str, str, set[str]]]) -> None:
-    """In any format alike; a delete and a partial update need not have it."""
+    """The format makes no difference; a delete and a partial update need not have it."""
     rows = [(opcode, "n" if flag == "p" and opcode != "u" else flag, given_) for opcode, flag, given_ in rows]
     events = [{"opcode": o, "flags": f, "id": i, **{k: VALUES[k] for k in g}} for i, (o, f, g) in enumerate(rows)]
     lines = ["{opcode},{flags},{id},{card},{amount}".format_map({"card": "", "amount": "", **event}) for event in events]

@@ -90,7 +90,7 @@ class OutputRows:
         return _line(["opcode", "flags", *names] if self._style.header is HeaderLine.FULL else names)
 
     def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
-        """As `RowFormat`; BusError for messages that hold no outputs of this window."""
+        """Returns the rows, as `RowFormat` has it; BusError for messages that hold no outputs of this window."""
         if messages[0].is_tick:
             return self._beat(messages[0])
         if _format_of(messages[0]) is MessageFormat.ARROW:

@@ -75,8 +75,8 @@ class StreamForm(Protocol):
         """What a topic of `count` partitions gets before any output of the stream."""
 
     def messages(self, rows: pa.RecordBatch, count: int, only: int | None, message: Message) -> list[Placed]:
-        """What is written to a topic of `count` partitions, in the order of the rows, which are of `message` and of others of its
-        time: each to the partition of its key, or all to `only`."""
+        """Returns what is written to a topic of `count` partitions, in the order of the rows, which are of `message` and others of
+        its time: each to the partition of its key, or all to `only`."""
 
 
 class SchemaLine(Enum):

@@ -46,7 +46,7 @@ TURNS = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
 
 
 class Deliveries(Enum):
-    """For which records of a transaction the client reports their offset or failure."""
+    """The records of a transaction of which the client reports the offset or the failure."""
 
     EACH = "each"
     SAMPLED = "sampled"
@@ -63,7 +63,7 @@ class Record(NamedTuple):
     partition: int = 0
 
 
-class Rows(NamedTuple):
+class RowRecords(NamedTuple):
     """Messages that a transaction writes at one place, as texts."""
 
     topic: str
@@ -71,10 +71,10 @@ class Rows(NamedTuple):
     messages: RowMessages
 
 
-def records_of(topic: str, number: int, messages: Sequence[Outgoing]) -> Iterator[Record | Rows]:
+def records_of(topic: str, number: int, messages: Sequence[Outgoing]) -> Iterator[Record | RowRecords]:
     """Returns what a transaction writes for these messages."""
     if isinstance(messages, RowMessages):
-        return iter((Rows(topic, number, messages),))
+        return iter((RowRecords(topic, number, messages),))
     return (Record(topic, value, key, headers, number) for value, headers, key in messages)
 
 
@@ -98,8 +98,8 @@ class Writers:
         self._closed = False
 
     def warm_up(self, topics: Mapping[str, int] | None = None) -> None:
-        """Connect clients in the background, so that a fence need not wait for it; also those whose connection the broker may have
-        closed because nobody used it. Costs nothing if that was done lately. `topics`: those of the first commit, which need not
+        """Connects clients in the background, so that a fence need not wait for it; also those whose connection the broker may have
+        closed because it was idle. Costs nothing if that was done lately. `topics`: those of the first commit, which need not
         wait for their leaders' names and connections then, from now on; with the largest batch that each takes, in bytes."""
         with self._lock:
             if topics:
@@ -221,9 +221,9 @@ class Writer:
         self._client = client
         self._delivered = _Delivered()
 
-    def commit(self, records: Iterable[Record | Rows], deliveries: Deliveries = Deliveries.EACH) -> dict[str, list[int]]:
+    def commit(self, records: Iterable[Record | RowRecords], deliveries: Deliveries = Deliveries.EACH) -> dict[str, list[int]]:
         """Writes all or nothing; returns the offsets per topic, of the records that are reported. BusUnavailable or BusError:
-        nothing was written. UnknownResult: the answer was lost. Fenced: another engine opened the writer anew, perhaps after a
+        nothing was written. UnknownResult: the answer was lost. Fenced: another engine opened the writer again, perhaps after a
         commit that took place and whose answer was lost."""
         self._delivered = _Delivered()
         deadline = time.monotonic() + self._settings.timeout_s
@@ -242,13 +242,13 @@ class Writer:
             raise _unknown(error) from raised
         return self._delivered.offsets
 
-    def _produce(self, records: Iterable[Record | Rows], report_bytes: int) -> None:
+    def _produce(self, records: Iterable[Record | RowRecords], report_bytes: int) -> None:
         """Hands the records to the client. The first one is reported, and each that comes `report_bytes` or more behind one that
         is."""
         produce, take, unreported = self._client.produce, self._delivered.take, report_bytes
         try:
             for record in records:
-                if isinstance(record, Rows):
+                if isinstance(record, RowRecords):
                     self._produce_rows(record, report_bytes)
                     continue
                 topic, value, key, headers, partition = record
@@ -261,7 +261,7 @@ class Writer:
         except BufferError:
             raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
 
-    def _produce_rows(self, rows: Rows, report_bytes: int) -> None:
+    def _produce_rows(self, rows: RowRecords, report_bytes: int) -> None:
         """The same for rows, without an object for each."""
         produce, take, unreported = self._client.produce, self._delivered.take, report_bytes
         topic, partition, messages = rows

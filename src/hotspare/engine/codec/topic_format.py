@@ -42,5 +42,5 @@ def _format_of(window: Window, direction: ConnectorDirection, otherwise: Message
 
 
 def _bus_connector(window: Window, direction: ConnectorDirection) -> Connector | None:
-    """Returns the window's first connector that stands for its own topic in this direction."""
+    """Returns the window's first connector for its own topic in this direction."""
     return next((each for each in window.connectors if is_bus(each) and each.direction is direction), None)
