@@ -9,11 +9,11 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from hotspare.bus.contract import Bus, Commit, Outgoing, Partition
+from hotspare.bus.contract import Bus, Commit, Outgoing, Partition, RowMessages
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.open import open_bus
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.errors import BusUnavailable, MessageTooLarge, TopicMissing
+from hotspare.errors import BusUnavailable, MessageTooLarge, TopicMissing, UsageError
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.kafka_door import KafkaDoor, empty
 from tests.contract.material import progress, read_all
@@ -64,6 +64,24 @@ def test_more_is_refused_and_nothing_is_written(small_bus: Bus) -> None:
     assert len(read_all(small_bus, Partition("o1"))) == 1
 
 
+def test_rows_that_share_headers_are_messages_like_others(small_bus: Bus) -> None:
+    small_bus.create_topic("o1")
+    producer = small_bus.producer("g", ["o1"])
+    producer.fence(1)
+    texts = [b"%d" % number for number in range(500)]
+    rows = RowMessages(HEADERS, texts, "n", texts, texts)
+    producer.publish(1, Commit({"o1": rows}, {"s": progress(500, 1)}))
+    found = [(message.value, message.headers) for message in read_all(small_bus, Partition("o1"))]
+    assert found == [(value, headers) for value, headers, _ in rows]
+    assert [each.size_bytes for each in rows[:12]] == [each.size_bytes for each in list(rows)[:12]]
+    too_large = b"v" * (LIMIT - rows[0].size_bytes + 2)
+    with pytest.raises(MessageTooLarge):
+        producer.publish(1, Commit({"o1": RowMessages(HEADERS, [b"", too_large], "n", [b"0", b"0"], [b"0", b"0"])}, {}))
+    with pytest.raises(UsageError, match="cannot be stored"):
+        producer.publish(1, Commit({"o1": RowMessages(HEADERS, [b"", b""], "n", [b"0", b"x" * 70_000], [b"0", b"0"])}, {}))
+    assert len(read_all(small_bus, Partition("o1"))) == 500
+
+
 def test_a_topic_that_is_missing_takes_nothing(bus: Bus) -> None:
     with pytest.raises(TopicMissing):
         bus.message_bytes_max(["nowhere"])
@@ -107,5 +125,24 @@ def test_on_kafka_a_topic_has_a_limit_of_its_own_which_may_change(kafka: KafkaSe
         except BusUnavailable:  # the client has counted the message that was refused, and begins anew after this
             producer.publish(1, larger)
         assert producer.progress()["s"].sequence == 2
+    finally:
+        bus.close()
+
+
+def test_on_kafka_many_messages_of_one_commit_fit_a_topic_that_takes_little(
+    kafka: KafkaServers, limited_topic: Callable[[int], str]
+) -> None:
+    """A topic limits batches, and each output may be a message of its own: the client makes batches no larger."""
+    topic = limited_topic(8_000)
+    bus = open_bus(f"{kafka.url}?compression.type=none")
+    try:
+        producer = bus.producer(f"group of {topic}".replace(" ", "."), [topic])
+        producer.fence(1)
+        rows = [Outgoing(b"%d" % number, HEADERS, b"%d" % number) for number in range(3_000)]
+        producer.publish(1, Commit({topic: rows}, {"s": progress(3_000, 1)}))
+        assert [message.value for message in read_all(bus, Partition(topic))] == [row.value for row in rows]
+        with pytest.raises(MessageTooLarge, match="too large"):
+            producer.publish(1, Commit({topic: [*rows, message(9_000)]}, {"s": progress(6_001, 1)}))
+        assert producer.progress()["s"].sequence == 3_000
     finally:
         bus.close()

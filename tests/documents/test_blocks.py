@@ -19,6 +19,7 @@ ELSEWHERE = {
     ("docs/dataframes.md", "python examples/history/history.py"): "tests/integration/spark/test_history_example.py",
     ("examples/README.md", "../.venv/bin/python history/history.py"): "tests/integration/spark/test_history_example.py",
     ("docs/kafka.md", "kafka-console-consumer.sh"): "a command of Kafka's own distribution, which is not here",
+    ("docs/topics.md", "kafka-console-consumer.sh"): "a command of Kafka's own distribution, which is not here",
     ("docs/topics.md", "hotspare publish --bus sqlite:///ours.db"): "tests/unit/cli/test_topics_of_others.py",
     ("docs/topics.md", "hotspare subscribe --bus sqlite:///ours.db"): "tests/unit/cli/test_topics_of_others.py",
 }

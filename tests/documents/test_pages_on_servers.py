@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from textwrap import indent
 
+import pyarrow as pa
 import pytest
 
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
+from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.outputs import decode_outputs, encode_outputs
+from hotspare.engine.plan import compile_plan
 from hotspare.engine.rows.batch import MessageFormat
+from hotspare.ha.outputs.blocks import MessageSizes
+from hotspare.host.definition import group_topics
 from hotspare.host.project import checked_project
+from hotspare.model.load import load_text
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer
 from tests.contract.kafka_door import empty
-from tests.documents.blocks import Block, shows
+from tests.documents.blocks import ROOT, Block, shows
 from tests.documents.play import PageFolder
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
@@ -72,6 +82,32 @@ def test_topics_of_others(shown: list[Block], tmp_path: Path, bus: Bus, places: 
         wait_until(lambda: len(rows(bus, "hotspare.shop.sales.orders.I")) == 2, "what is on sensors comes in")
         wait_until(lambda: len(rows(bus, "alerts")) == 1, "what is put out comes to alerts")
         page.stop()
+
+
+def test_a_plain_consumer_reads_outputs(tmp_path: Path, bus: Bus, kafka: KafkaServers) -> None:
+    """The script of the page, against the output topic of its window as an engine writes it."""
+    page = (ROOT / "docs" / "topics.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    window = re.search(r"```yaml\n(large:.*?)```", page, re.DOTALL)
+    project = re.search(r"```yaml\n(project:.*?)```", page, re.DOTALL)
+    assert window is not None
+    assert project is not None
+    plain = "      large: {type: filter, condition: amount > 100}\n"
+    text = project[1].replace("@PASSWORD@", "x").replace(plain, indent(window[1], " " * 6))
+    plan = compile_plan(load_text(text).resolved)
+    output = group_topics(plan.resolved.project, plan, "hotspare").outbound[0]
+    bus.create_topic(output.topic)
+    rows = decode_outputs(b"i,n,1,200", MessageFormat.CSV, plan.stream_schemas[output.stream], 1)
+    ids = [rows.column(0), *(pa.array([0]).cast(rows.schema.types[place]) for place in range(1, 7)), *rows.columns[7:]]
+    (block,) = MessageSizes(8).cut([pa.RecordBatch.from_arrays(ids, schema=rows.schema)], output, 1, arrow_block)
+    bus.append(Partition(output.topic), list(block.messages))
+    script = [sys.executable, "-c", code.replace("ours:9092", kafka.bootstrap)]
+    with subprocess.Popen(script, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as consumer:
+        try:
+            assert consumer.stdout is not None
+            assert consumer.stdout.readline() == "1 I 200 1\n"
+        finally:
+            consumer.kill()
 
 
 @shows("docs/adapters.md", "hotspare adapter -C")

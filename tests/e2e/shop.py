@@ -14,7 +14,6 @@ from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
 from hotspare.engine.head.head import Head
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import output_schema
 from hotspare.model.load import load_text
 from hotspare.runners.contract import SourceTopic
 from hotspare.testing.cluster import SpawnedEngine, wait_until
@@ -141,7 +140,7 @@ class Shop:
         schemas = {**plan(OLD).stream_schemas, **plan(NEW).stream_schemas}
         for stream in (*UNCHANGED, "sales/short", "sales/large", "sales/old", "sales/recent"):
             topic = self.topic(stream)
-            reader = self.readers.setdefault(stream, OutputReader(self.bus, topic, output_schema(schemas[stream])))
+            reader = self.readers.setdefault(stream, OutputReader(self.bus, topic, schemas[stream]))
             if topic in topics:
                 reader.poll()
         return self.readers

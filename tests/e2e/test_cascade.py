@@ -14,7 +14,6 @@ from hotspare.bus.open import open_bus
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import output_schema
 from hotspare.inbound import Inbound
 from hotspare.model.load import load_text
 from hotspare.runners.contract import BatchLimits, SourceTopic
@@ -198,7 +197,7 @@ def test_spark_reads_the_stream_of_a_project_that_spark_runs_k10(tmp_path: Path)
 def check(site: Site) -> None:
     """When all has come through, what stands on the topics is what the quiet runs have. Engines end."""
     bus = open_bus(site.url)
-    reader = OutputReader(bus, site.last, output_schema(site.plans["behind"].stream_schemas["q/held"]))
+    reader = OutputReader(bus, site.last, site.plans["behind"].stream_schemas["q/held"])
 
     site.publish(ROUNDS, f"i,n,{LAST_KEY},9\n")
 

@@ -13,7 +13,6 @@ from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
 from hotspare.engine.head.head import Head
 from hotspare.engine.plan import compile_plan
-from hotspare.engine.rows.batch import output_schema
 from hotspare.model.load import load_text
 from hotspare.runners.contract import SourceTopic
 from hotspare.testing.cluster import wait_until
@@ -55,9 +54,7 @@ class Watched:
         self.inbound = inbound_topic(prefix, "shop", "sales", "orders")
         self.reference = ReferenceRun(bus, plan, Head.of(plan), (SourceTopic(self.inbound),))
         self.readers = {
-            stream: OutputReader(
-                bus, outbound_topic(prefix, "shop", *stream.split("/")), output_schema(plan.stream_schemas[stream])
-            )
+            stream: OutputReader(bus, outbound_topic(prefix, "shop", *stream.split("/")), plan.stream_schemas[stream])
             for stream in STREAMS
         }
 

@@ -18,7 +18,7 @@ from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_t
 from hotspare.bus.open import open_bus
 from hotspare.engine.head.head import Head
 from hotspare.engine.plan import compile_plan
-from hotspare.engine.rows.batch import BAD_STREAM, output_schema
+from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.model.load import load_project
 from hotspare.runners.contract import SourceTopic
 from hotspare.testing.cluster import Cluster, command, wait_until
@@ -68,7 +68,7 @@ class Load:
             name = (
                 bad_topic(self.prefix, "shop") if stream == BAD_STREAM else outbound_topic(self.prefix, "shop", *stream.split("/"))
             )
-            self.readers[stream] = OutputReader(self.bus, name, output_schema(schema))
+            self.readers[stream] = OutputReader(self.bus, name, schema)
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         def step() -> bool:

@@ -14,6 +14,7 @@ from hotspare.bus.contract import TICK, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
+from hotspare.engine.codec.outputs import TEXT_FORMATS
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan, compile_plan
@@ -22,6 +23,7 @@ from hotspare.ha.outputs.blocks import MessageSizes
 from hotspare.ha.rules.settings import OutputStream
 from hotspare.inbound import Inbound
 from hotspare.model.load import load_text
+from hotspare.model.types import Field, FieldType, KeyRole
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
 
@@ -113,14 +115,23 @@ def texts(outputs: dict[str, pa.Table]) -> dict[str, list[str]]:
     }
 
 
-def commit(bus: Timed, outputs: pa.Table, cuts: list[int], rows_max: int, form: MessageFormat, delay_us: int) -> None:
+def blocks(format_: MessageFormat) -> OutputStream:
+    return OutputStream(STREAM, OUT, format=format_)
+
+
+def each_row(format_: MessageFormat) -> OutputStream:
+    """A stream with a message for each output."""
+    return OutputStream(STREAM, OUT, format=format_, message_key=(Field("id", FieldType.INT64, KeyRole.KEY),))
+
+
+def commit(bus: Timed, outputs: pa.Table, cuts: list[int], rows_max: int, form: OutputStream, delay_us: int) -> None:
     """As active engines do, in transactions that end at `cuts`, long after the causes."""
     whole, sizes = outputs.combine_chunks().to_batches()[0], MessageSizes(rows_max)
     ends = sorted({min(cut, len(whole)) for cut in cuts} | {len(whole)})
     for begin, end in zip([0, *ends], ends, strict=False):
         if end > begin:
-            blocks = sizes.cut([whole.slice(begin, end - begin)], OutputStream(STREAM, OUT, format=form), 1, arrow_block)
-            bus.append(OUT, 10**15 + delay_us * end, [block.message for block in blocks])
+            made = sizes.cut([whole.slice(begin, end - begin)], form, 1, arrow_block)
+            bus.append(OUT, 10**15 + delay_us * end, [message for block in made for message in block.messages])
 
 
 def as_input(bus: Timed, topic: str, outputs: pa.Table) -> None:
@@ -142,12 +153,12 @@ def as_input(bus: Timed, topic: str, outputs: pa.Table) -> None:
     own=scripts(),
     cuts=st.lists(st.integers(1, 40), max_size=6),
     rows_max=st.integers(1, 9),
-    form=st.sampled_from(EVENT_FORMATS),
+    form=st.sampled_from([*(blocks(each) for each in EVENT_FORMATS), *(each_row(each) for each in sorted(TEXT_FORMATS))]),
     limit=st.sampled_from([1, 3, 1_000]),
     delay_us=st.sampled_from([0, 7, 10**9]),
 )
 def test_a_cascade_equals_the_quiet_run_however_it_was_cut(
-    script: list[Given], own: list[Given], cuts: list[int], rows_max: int, form: MessageFormat, limit: int, delay_us: int
+    script: list[Given], own: list[Given], cuts: list[int], rows_max: int, form: OutputStream, limit: int, delay_us: int
 ) -> None:
     bus, plain = Timed(), Timed()
     write(bus, "in", script)
@@ -172,7 +183,7 @@ def test_time_passes_behind_where_nothing_is_put_out() -> None:
     outputs = run(FIRST, bus, (SourceTopic("in"),))[STREAM]
     beats = [t for t, o in zip(outputs["hs:time"].to_pylist(), outputs["hs:opcode"].to_pylist(), strict=True) if o == BEAT]
     assert beats == [(1_000 + 100 * i) * MS for i in range(1, 12)]
-    commit(bus, outputs, [], 100, MessageFormat.ARROW, 1)
+    commit(bus, outputs, [], 100, blocks(MessageFormat.ARROW), 1)
     write(bus, OWN, [(10_000, [])])
     held = texts(run(READING, bus, (SourceTopic(OWN), SourceTopic(OUT, kind=Inbound.OUTPUTS))))["q/held"]
     assert [line.split(",")[0] for line in held] == ["I", "D"]
@@ -194,6 +205,6 @@ def test_a_partial_update_stays_one_behind() -> None:
     bus = Timed()
     for row in (b"i,n,1,5,a\n", b"u,p,1,,b\n"):
         bus.append("in", MS, [Outgoing(row)])
-    commit(bus, run(before, bus, (SourceTopic("in"),))[STREAM], [], 100, MessageFormat.ARROW, 1)
+    commit(bus, run(before, bus, (SourceTopic("in"),))[STREAM], [], 100, blocks(MessageFormat.ARROW), 1)
     held = texts(run(behind, bus, (SourceTopic(OUT, kind=Inbound.OUTPUTS),)))["q/held"]
     assert [line.replace(" ", "") for line in held] == ["I,N,1,5,a", "UB,N,1,5,b", "D,N,1,5,a"]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hotspare.bus.contract import CAUSE_HEADER, FORMAT_HEADER, OUTPUTS_HEADER, TICK_HEADER, Message
+from hotspare.engine.codec.outputs import TEXT_FORMATS
 from hotspare.engine.rows.arrays import packed
-from hotspare.engine.rows.batch import BEAT, OUTPUT_COLUMNS, without_beats
+from hotspare.engine.rows.batch import BEAT, FORMAT_OF_HEADER, OUTPUT_COLUMNS, without_beats
 from hotspare.errors import StateError
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.events import RetentionDeletes as RetentionDeletes
@@ -51,6 +54,24 @@ def sequence_breaks(batch: pa.RecordBatch, last: int, partition: int = 0) -> lis
     before = np.concatenate([np.array([last or sequences[0] - 1], np.int64), sequences[:-1]])
     places = np.flatnonzero(sequences != before + 1)
     return [SequenceBreak(int(before[i]), int(sequences[i]), partition) for i in places]
+
+
+def decoded_together(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """Cuts messages of one partition of an output topic, in their order, into those that are decoded at once: one alone, or several
+    that hold one output each, in one text format and of one append time and cause."""
+    for form, group in groupby(messages, _form_of_row):
+        if form is None:
+            yield from ([message] for message in group)
+        else:
+            yield list(group)
+
+
+def _form_of_row(message: Message) -> tuple[bytes, int, bytes] | None:
+    """Returns what messages of one output share if they are decoded at once; None for any other message."""
+    headers = dict(message.headers)
+    format_, (first, _, rest) = headers.get(FORMAT_HEADER, b""), headers.get(OUTPUTS_HEADER, b"").partition(b" ")
+    is_row = FORMAT_OF_HEADER.get(format_) in TEXT_FORMATS and rest.startswith(first + b" ") and TICK_HEADER not in headers
+    return (format_, message.append_time_us, headers.get(CAUSE_HEADER, b"")) if is_row else None
 
 
 def first_sequence(batch: pa.RecordBatch) -> int:

@@ -16,10 +16,10 @@ repeats the publish blindly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, overload
 
 from hotspare.positions import OutputId as OutputId
 
@@ -45,14 +45,13 @@ class Partition:
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A message to append."""
+class Outgoing(NamedTuple):
+    """A message to append. A tuple, because an output stream may have one for each row."""
 
     value: bytes
     headers: tuple[tuple[str, bytes], ...] = ()
     key: bytes | None = None
-    """For readers of topics of others on Kafka; no other bus keeps it, and no reader of ours asks for it."""
+    """For other applications that read topics on Kafka. No other bus keeps it, and no reader of hotspare uses it."""
 
     @property
     def size_bytes(self) -> int:
@@ -66,6 +65,38 @@ class Outgoing:
 
 
 TICK = Outgoing(b"", ((TICK_HEADER, b"1"),))
+
+
+class RowMessages(Sequence[Outgoing]):
+    """Messages that share all headers but one. Only their texts are kept, and messages are built when they are read: as objects,
+    hundreds of thousands in one transaction would make the garbage collector walk over them for longer than all else takes."""
+
+    def __init__(
+        self,
+        common: tuple[tuple[str, bytes], ...],
+        values: Sequence[bytes],
+        header: str,
+        texts: Sequence[bytes],
+        keys: Sequence[bytes],
+    ) -> None:
+        """`common`: the headers that all share; `texts`: what each has behind them in the header of its own."""
+        self.common, self.values, self.header, self.texts, self.keys = common, values, header, texts, keys
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[Outgoing]:
+        for value, text, key in zip(self.values, self.texts, self.keys, strict=True):
+            yield Outgoing(value, (*self.common, (self.header, text)), key)
+
+    @overload
+    def __getitem__(self, place: int) -> Outgoing: ...
+    @overload
+    def __getitem__(self, place: slice) -> RowMessages: ...
+    def __getitem__(self, place: int | slice) -> Outgoing | RowMessages:
+        if isinstance(place, slice):
+            return RowMessages(self.common, self.values[place], self.header, self.texts[place], self.keys[place])
+        return Outgoing(self.values[place], (*self.common, (self.header, self.texts[place])), self.keys[place])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +128,31 @@ class Message(NamedTuple):
     def is_tick(self) -> bool:
         """Whether it is without events, and every reader skips it."""
         return self.header(TICK_HEADER) is not None
+
+
+class OutputNumbers(NamedTuple):
+    """The header OUTPUTS_HEADER of a message."""
+
+    first: int
+    last: int
+    digest: int
+    topic: int
+    partition: int
+    offset: int
+    row: int
+    ordinal: int
+
+    @classmethod
+    def of_message(cls, message: Message) -> OutputNumbers | None:
+        """Returns None for a message that has no such header, or another one than engines write."""
+        numbers = (message.header(OUTPUTS_HEADER) or b"").split()
+        is_whole = len(numbers) == len(cls._fields) and all(number.isdigit() for number in numbers)
+        return cls._make(map(int, numbers)) if is_whole else None
+
+    @property
+    def id_columns(self) -> tuple[int, ...]:
+        """The last output, in the order of the first columns of `engine.rows.batch.OUTPUT_COLUMNS`."""
+        return self.last, self.topic, self.partition, self.offset, self.row, self.ordinal, self.digest
 
 
 @dataclass(frozen=True, slots=True)

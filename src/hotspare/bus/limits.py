@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from hotspare.bus.contract import Commit, HeaderGuard, Message, Outgoing, Partition, Progress
+from hotspare.bus.contract import Commit, HeaderGuard, Message, Outgoing, Partition, Progress, RowMessages
 from hotspare.bus.naming import TOPIC_NAME_LENGTH_MAX
 from hotspare.errors import Fenced, MessageTooLarge, PositionLost, TopicMissing, TopicOwned, UsageError
 
@@ -40,23 +40,39 @@ def check_same_partitions(topic: str, existing: int, asked: int) -> None:
         )
 
 
-def _check_headers(message: Outgoing) -> None:
-    if len(message.headers) > HEADERS_MAX:
-        raise UsageError(f"a message has {len(message.headers)} headers, {HEADERS_MAX} are allowed")
-    for name, value in message.headers:
-        if not name or len(name.encode()) > HEADER_NAME_BYTES_MAX or len(value) > HEADER_VALUE_BYTES_MAX:
+def _headers_bytes(headers: Sequence[tuple[str, bytes]]) -> int:
+    """Returns the bytes of names and values. UsageError if they cannot be stored."""
+    if len(headers) > HEADERS_MAX:
+        raise UsageError(f"a message has {len(headers)} headers, {HEADERS_MAX} are allowed")
+    size = 0
+    for name, value in headers:
+        name_bytes, value_bytes = len(name.encode()), len(value)
+        if not 0 < name_bytes <= HEADER_NAME_BYTES_MAX or value_bytes > HEADER_VALUE_BYTES_MAX:
             raise UsageError(
-                f"header {name[:40]!r} of {len(value)} bytes cannot be stored",
+                f"header {name[:40]!r} of {value_bytes} bytes cannot be stored",
                 hint=f"names have 1 to {HEADER_NAME_BYTES_MAX} bytes, values at most {HEADER_VALUE_BYTES_MAX}",
             )
+        size += name_bytes + value_bytes
+    return size
+
+
+def _sizes(messages: Sequence[Outgoing]) -> Iterator[int]:
+    """Yields `size_bytes` of each message. UsageError for headers that cannot be stored."""
+    return (len(value) + len(key or b"") + _headers_bytes(headers) for value, headers, key in messages)
+
+
+def _row_sizes(messages: RowMessages) -> Iterator[int]:
+    """The same, by the texts alone."""
+    longest = max(messages.texts, key=len, default=b"")
+    shared = _headers_bytes((*messages.common, (messages.header, longest))) - len(longest)
+    texts = zip(messages.values, messages.texts, messages.keys, strict=True)
+    return (shared + len(value) + len(text) + len(key) for value, text, key in texts)
 
 
 def check_messages(messages: Sequence[Outgoing], bytes_max: int = MESSAGE_BYTES_MAX) -> None:
     """MessageTooLarge if a message has more than `bytes_max` bytes, or all of them together more than one append may have."""
     total = 0
-    for message in messages:
-        _check_headers(message)
-        size = message.size_bytes
+    for size in _row_sizes(messages) if isinstance(messages, RowMessages) else _sizes(messages):
         if size > bytes_max:
             raise message_too_large(size, bytes_max)
         total += size
@@ -133,6 +149,13 @@ def check_reader(reader: str, offsets: Mapping[Partition, int]) -> None:
 def topic_missing(topic: str) -> TopicMissing:
     return TopicMissing(
         f"topic {topic} does not exist", hint="is its name right? an engine creates the topics of its prefix when it starts"
+    )
+
+
+def external_topic_missing(topic: str, command: str) -> TopicMissing:
+    """Returns the error for a topic of other applications, which `command` creates."""
+    return TopicMissing(
+        f"topic {topic} does not exist", hint=f"hotspare creates no topics of other applications; create it: {command}"
     )
 
 

@@ -63,6 +63,15 @@ def check_within(topic: str, number: int, offset: int, bounds: tuple[int, int]) 
         )
 
 
+def external_partitions(bus: Bus, topic: str) -> int:
+    """Returns how many partitions a topic of other applications has. TopicMissing, with the command that creates it."""
+    topics = bus.topics()
+    if topic not in topics:
+        code = f"from hotspare.bus.open import open_bus; open_bus(URL).create_topic({topic!r})"
+        raise limits.external_topic_missing(topic, f'python -c "{code}"')
+    return topics[topic]
+
+
 class BusTopicReader:
     """A `TopicReader` of a topic on any bus, which it closes."""
 
@@ -77,7 +86,7 @@ class BusTopicReader:
         return ""
 
     def partitions(self) -> int:
-        return len(limits.partitions_of(self._bus.topics(), self.topic))
+        return external_partitions(self._bus, self.topic)
 
     def bounds(self, number: int) -> tuple[int, int]:
         place = Partition(self.topic, number)

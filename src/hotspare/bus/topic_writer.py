@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from hotspare.bus import limits
 from hotspare.bus.contract import Bus, HeaderGuard, Outgoing, Partition
+from hotspare.bus.topic_reader import external_partitions
 from hotspare.errors import Fenced, UsageError
 
 _GUARD = "hotspare-target"
@@ -51,7 +51,7 @@ class BusTopicWriter:
         self.topic = topic
 
     def partitions(self) -> int:
-        count = len(limits.partitions_of(self._bus.topics(), self.topic))
+        count = external_partitions(self._bus, self.topic)
         if count != 1:
             raise UsageError(f"topic {self.topic} has {count} partitions, this bus writes to one alone", hint="use a bus on kafka")
         return count

@@ -19,7 +19,7 @@ from hotspare.demo.scenario import PREFIX, RETENTION_S, SOURCE, DemoReport, EndO
 from hotspare.demo.site import Site
 from hotspare.engine.head.head import Head
 from hotspare.engine.plan import compile_plan
-from hotspare.engine.rows.batch import BAD_STREAM, output_schema
+from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.errors import BusLocked, BusUnavailable, ClusterError
 from hotspare.model.load import load_project
 from hotspare.runners.contract import SourceTopic
@@ -74,7 +74,7 @@ class _ShardWatch:
         )
         self.reference = ReferenceRun(demo.bus, plan, Head.of(plan, shards=shard.count), topics, shard.number)
         self.readers = {
-            stream: OutputReader(demo.bus, _topic(name, stream), output_schema(schema), shard.number)
+            stream: OutputReader(demo.bus, _topic(name, stream), schema, shard.number)
             for stream, schema in plan.stream_schemas.items()
         }
 

@@ -18,7 +18,7 @@ from hotspare.demo.sampler import Sampler
 from hotspare.demo.site import Site
 from hotspare.engine.head.head import Head
 from hotspare.engine.plan import compile_plan
-from hotspare.engine.rows.batch import BAD_STREAM, output_schema
+from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.errors import BusLocked, BusUnavailable, ClusterError, HotspareError
 from hotspare.model.load import load_project
 from hotspare.model.resolve import Resolved
@@ -186,7 +186,7 @@ class Demo:
         self.reference = ReferenceRun(self.bus, plan, Head.of(plan), topics)
         for stream, schema in plan.stream_schemas.items():
             topic = bad_topic(PREFIX, name) if stream == BAD_STREAM else outbound_topic(PREFIX, name, *stream.split("/"))
-            self.readers[stream] = OutputReader(self.bus, topic, output_schema(schema))
+            self.readers[stream] = OutputReader(self.bus, topic, schema)
         self.say(f"publishing {self.options.events} readings of this machine's memory at {self.options.rate:g} a second")
 
     def start_publisher(self) -> SpawnedEngine:

@@ -41,6 +41,8 @@ BAD_SCHEMA = Schema(
     )
 )
 """Fields of the stream of bad events: a stable code, a sentence, the event as it came, and `query/window`."""
+BAD_KEY = (BAD_SCHEMA.fields[3],)
+"""The window that refused a bad event is the key of its message."""
 
 
 class Stage(Enum):

@@ -6,16 +6,18 @@ publish, who writes that text as the key. Publishers ask this, and the head asks
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hotspare.model.partitioning import partition_fields
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
-from hotspare.model.types import TIME_TYPES, FieldType, Schema
+from hotspare.model.types import TIME_TYPES, Field, FieldType, Schema
 
 _SEED = 0x9747B28C
 _M = np.uint32(0x5BD1E995)
@@ -74,6 +76,17 @@ def canonical(column: pa.Array, type_: FieldType) -> pa.Array:
     if type_ in TIME_TYPES:
         column = column.cast(pa.int64())
     return column.cast(pa.string()).fill_null("").cast(pa.binary())
+
+
+def message_key(schema: Schema) -> tuple[Field, ...]:
+    """Returns the fields of which a row's own message has its key: those of the window's key, or all if it has none."""
+    return tuple(field for field in schema.fields if field.is_key) or schema.fields
+
+
+def row_keys(rows: pa.RecordBatch, fields: Sequence[Field]) -> pa.Array:
+    """Returns the key of each row's own message, as UTF-8: the `canonical` texts of these fields, with commas between."""
+    texts = [canonical(rows.column(field.name), field.type) for field in fields]
+    return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, b",")
 
 
 def murmur2(values: pa.Array) -> npt.NDArray[np.uint32]:

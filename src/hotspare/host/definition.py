@@ -10,9 +10,9 @@ import pyarrow as pa
 from hotspare.bus.naming import bad_topic, inbound_topic, outbound_topic, ticks_topic
 from hotspare.bus.open import call_timeout_ms
 from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
-from hotspare.engine.codec.topic_format import inbound_format, outbound_format
+from hotspare.engine.codec.topic_format import inbound_format, outbound_format, outbound_key
 from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan
+from hotspare.engine.plan import BAD_KEY, Plan
 from hotspare.engine.rows.batch import BAD_STREAM, MessageFormat
 from hotspare.engine.state.memory import NO_BUDGET, Residence
 from hotspare.ha.effects.joining import ProjectIdentity
@@ -22,6 +22,7 @@ from hotspare.inbound import Inbound
 from hotspare.model.fingerprint import differences, from_document, to_document
 from hotspare.model.partitioning import partition_fields
 from hotspare.model.project import Beats, Project, WindowId
+from hotspare.model.quality import PRECISE
 from hotspare.model.resolve import Resolved
 from hotspare.runners.contract import SourceTopic
 from hotspare.shard import WHOLE, Shard
@@ -45,18 +46,21 @@ def group_topics(
     inbound = [_inbound(resolved, prefix, source, shard, found or {}, by.get(source, "")) for source in resolved.sources]
     if any(topic.kind is Inbound.OUTPUTS for topic in inbound):
         inbound.append(InboundTopic(ticks_topic(prefix, project.name), shard.count, kind=Inbound.TICKS))
-    outbound = [
-        OutputStream(
-            str(w),
-            outbound_topic(prefix, project.name, w.query, w.window),
-            plan.resolved.quality(w),
-            outbound_format(plan.resolved.window(w).window),
-            plan.resolved.window(w).window.beats is Beats.INCLUDED,
-        )
-        for w in plan.resolved.streams
-    ]
-    bad = OutputStream(BAD_STREAM, bad_topic(prefix, project.name))
+    outbound = [_outbound(resolved, prefix, window) for window in resolved.streams]
+    bad = OutputStream(BAD_STREAM, bad_topic(prefix, project.name), PRECISE, MessageFormat.JSON, message_key=BAD_KEY)
     return GroupTopics(tuple(inbound), (*outbound, bad), shard)
+
+
+def _outbound(resolved: Resolved, prefix: str, stream: WindowId) -> OutputStream:
+    window = resolved.window(stream).window
+    return OutputStream(
+        str(stream),
+        outbound_topic(prefix, resolved.project.name, stream.query, stream.window),
+        resolved.quality(stream),
+        outbound_format(window),
+        window.beats is Beats.INCLUDED,
+        outbound_key(window, resolved.schema(stream)),
+    )
 
 
 def _inbound(

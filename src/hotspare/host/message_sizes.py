@@ -10,7 +10,7 @@ from hotspare.bus.contract import Bus
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.rows.batch import output_schema
 from hotspare.errors import UsageError
-from hotspare.ha.outputs.message import output_message
+from hotspare.ha.outputs.message import output_message, row_messages
 from hotspare.ha.rules.settings import OutputStream
 from hotspare.model.types import Schema
 
@@ -22,7 +22,12 @@ def check_message_sizes(bus: Bus, streams: Sequence[tuple[OutputStream, Schema]]
     taken = bus.message_bytes_max([output.topic for output, _ in streams])
     found = []
     for output, schema in streams:
-        needed, limit = output_message(smallest_row(schema), output.format, _EPOCH, arrow_block).size_bytes, taken[output.topic]
+        row, limit = smallest_row(schema), taken[output.topic]
+        if output.message_key:
+            (message,) = row_messages(row, output.format, _EPOCH, output.message_key)
+        else:
+            message = output_message(row, output.format, _EPOCH, arrow_block)
+        needed = message.size_bytes
         if needed > limit:
             found.append(f"topic {output.topic} takes {limit} bytes, one row of stream {output.stream} needs {needed}")
     if found:

@@ -60,10 +60,10 @@ CONNECTOR_PROPERTIES: dict[str, dict[ConnectorDirection, dict[str, Support]]] = 
             "avroschemanoopcode",
         ),
         SUBSCRIBE: _table(
-            "kafkatype hotfailover collapse rmretdel",
+            "kafkatype hotfailover collapse rmretdel csvmsgperevent csvmsgpereventblock",
             "kafkahostport kafkatopic urlhostport kafkapartition kafkaglobalconfig kafkatopicconfig numbufferedmsgs "
             "zookeeperhostport snapshot dateformat useoffsetmsgid configfilesection",
-            "csvincludeschema csvmsgperevent csvmsgpereventblock useclientmsgid protofile protomsg "
+            "csvincludeschema useclientmsgid protofile protomsg "
             "avroschemaregistryurl avroschemadefinition avroschemaname avroschemanoopcode",
         ),
     },

@@ -7,15 +7,32 @@ writes of a stream that is whole.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from hotspare.model.connectors import is_bus
 from hotspare.model.events import RetentionDeletes, UpdateBlocks
 from hotspare.model.failover_rules import says
 from hotspare.model.mistakes import Mistakes
-from hotspare.model.project import ConnectorDirection, Window
+from hotspare.model.project import Connector, ConnectorDirection, Window
 
 COLLAPSE, NO_RETENTION_DELETES = "collapse", "rmretdel"
 """Properties of connectors."""
+
+
+BLOCKS = "csvmsgpereventblock"
+"""The property that leaves outputs in text formats together in one message."""
+
+
+class MessageCut(Enum):
+    """The outputs in CSV or JSON that one message of a topic holds."""
+
+    PER_EVENT = "per event"
+    PER_BLOCK = "per block"
+    """The outputs that are published together; in a topic of other applications those of one message of the stream."""
+
+
+def message_cut(connector: Connector) -> MessageCut:
+    return MessageCut.PER_BLOCK if says(connector, BLOCKS) == "true" else MessageCut.PER_EVENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,11 +31,17 @@ def unprintable(text: str) -> str:
     return found.group() if found else ""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint with the nearest of `known`, or "" where none is near."""
+def nearest_name(name: str, known: Iterable[str]) -> str:
+    """Returns the one of `known` that is nearest to a name, or "" if none is near."""
     lower = {k.lower(): k for k in sorted(known, reverse=True)}
     near = difflib.get_close_matches(name.lower(), list(lower), n=1, cutoff=0.6)
-    return f"did you mean {lower[near[0]]!r}?" if near else ""
+    return lower[near[0]] if near else ""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint with the nearest of `known`, or "" where none is near."""
+    near = nearest_name(name, known)
+    return f"did you mean {near!r}?" if near else ""
 
 
 def one_of(known: Iterable[str]) -> str:

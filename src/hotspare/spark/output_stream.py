@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from hotspare.adapters.files.output_rows import BadRowFormat, FileStyle, OutputRows
+from hotspare.adapters.received import decoded_together
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.limits import partitions_of, position_lost
 from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
@@ -98,8 +99,8 @@ class StreamOptions:
 
 class OutputTable(DataSource):  # type: ignore[misc, unused-ignore]
     """The format "hotspare". Columns: `opcode` and `flags` as CSV has them, the window's fields, `shard` (the partition),
-    `sequence`, and `output_id`, the place of its cause and its ordinal there, null where messages do not have it (all but Arrow
-    blocks)."""
+    `sequence`, and `output_id`, the place of its cause and its ordinal there, null for blocks of
+    several outputs in a format other than Arrow."""
 
     @classmethod
     def name(cls) -> str:
@@ -158,8 +159,8 @@ class _Reading:
                 messages = bus.read(where, offset, messages_max=_READ_MESSAGES_MAX, bytes_max=_READ_BYTES_MAX)
                 if not messages:
                     return  # nothing but holes up to the end
-                for message in messages:
-                    if message.offset < partition.end and len(rows := without_beats(form.decode(message))):
+                for given in decoded_together([message for message in messages if message.offset < partition.end]):
+                    if len(rows := without_beats(form.decode(given))):
                         yield typed_rows(rows, fields, partition.number, arrow_schema)
                 offset = messages[-1].offset + 1
         finally:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from hotspare.adapters.files.output_rows import FileStyle, OutputRows
+from hotspare.adapters.received import decoded_together
 from hotspare.bus.contract import EPOCH_HEADER, Bus, Message, Partition
-from hotspare.engine.codec.arrow_block import decode as decode_block
 from hotspare.engine.pipeline import Pipeline
 from hotspare.engine.plan import Plan
-from hotspare.engine.rows.batch import RowKind, without_beats, without_causes
+from hotspare.engine.rows.batch import RowKind, output_schema, without_beats, without_causes
+from hotspare.model.types import Schema
 from hotspare.runners.contract import BatchLimits, HeadLike, SourceTopic
 from hotspare.runners.reading import all_partitions, complete_positions, next_positions, raw_batch, read_parts
 
@@ -28,10 +30,12 @@ class Published:
 
 
 class OutputReader:
-    """Follows one output topic, of a shard its partition. `poll` reads what is new; nothing is read twice."""
+    """Follows one output topic, of a shard its partition; `schema` is that of its stream. `poll` reads what is new; nothing is read
+    twice."""
 
-    def __init__(self, bus: Bus, topic: str, schema: pa.Schema, shard: int = 0) -> None:
-        self._bus, self._partition, self._schema = bus, Partition(topic, shard), schema
+    def __init__(self, bus: Bus, topic: str, schema: Schema, shard: int = 0) -> None:
+        self._bus, self._partition, self._schema = bus, Partition(topic, shard), output_schema(schema)
+        self._rows = OutputRows(FileStyle(), schema)
         self._offset = 0
         self._tables: list[pa.Table] = []
         self.messages: list[Published] = []
@@ -40,17 +44,16 @@ class OutputReader:
         while batch := self._bus.read(
             self._partition, self._offset, messages_max=_LIMITS.messages_max, bytes_max=_LIMITS.bytes_max
         ):
-            for message in batch:
-                self._take(message)
+            for messages in decoded_together([message for message in batch if not message.is_tick]):  # but beats
+                self._take(messages)
             self._offset = batch[-1].offset + 1
 
-    def _take(self, message: Message) -> None:
-        if message.is_tick:  # a beat
-            return
-        table = pa.Table.from_batches([decode_block(message.value)])
-        self._tables.append(table)
-        epoch = int(message.header(EPOCH_HEADER) or b"0")
-        self.messages.append(Published(epoch, message.append_time_us, len(table)))
+    def _take(self, messages: Sequence[Message]) -> None:
+        rows = self._rows.decode(messages)
+        self._tables.append(pa.Table.from_batches([rows]))
+        for message in messages:
+            epoch = int(message.header(EPOCH_HEADER) or b"0")
+            self.messages.append(Published(epoch, message.append_time_us, len(rows) // len(messages)))
 
     @property
     def rows(self) -> int:
@@ -67,6 +70,12 @@ class OutputReader:
         """Whether an older epoch published after a newer one: that must never be (law 7)."""
         epochs = [m.epoch for m in self.messages]
         return epochs != sorted(epochs)
+
+
+def outputs_of(messages: Sequence[Message], schema: Schema) -> pa.Table:
+    """Returns the rows of messages of an output stream with this schema, in whatever format they are."""
+    rows = OutputRows(FileStyle(), schema)
+    return pa.Table.from_batches([rows.decode(each) for each in decoded_together(messages)], output_schema(schema))
 
 
 class ReferenceRun:

@@ -77,6 +77,24 @@ def test_what_means_nothing_for_a_topic_is_refused(
     assert words in done.stderr
 
 
+@pytest.mark.parametrize("verb", ["publish", "subscribe"])
+def test_a_topic_that_is_missing_is_named_with_the_command_that_creates_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.yaml").write_text(example().replace("@PASSWORD@", "x"))
+    for file, topics in (("theirs.db", ["other"]), ("ours.db", [OUT.topic])):
+        with contextlib.closing(open_bus(f"sqlite:///{file}")) as bus:
+            for topic in topics:
+                bus.create_topic(topic)
+    done = hotspare_here(*command_line(verb))
+    topic = "orders" if verb == "publish" else "alerts"
+    assert done.returncode == 1
+    assert f"topic {topic} does not exist" in done.stderr
+    assert f"create_topic('{topic}')" in done.stderr
+    assert "prefix" not in done.stderr
+
+
 def test_messages_that_are_lost_end_it_unless_it_may_go_on_behind_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SPEC I2. Of the other partition nothing comes in twice."""
     monkeypatch.chdir(tmp_path)

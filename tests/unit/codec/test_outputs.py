@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.engine.codec import avro_block
-from hotspare.engine.codec.outputs import decode_outputs, encode_outputs
+from hotspare.engine.codec.outputs import TEXT_FORMATS, decode_each, decode_outputs, encode_each, encode_outputs
 from hotspare.engine.rows.arrays import packed
 from hotspare.engine.rows.batch import ARROW_TYPE, EVENT_FORMATS, OUTPUT_COLUMNS, MessageFormat, output_schema
 from hotspare.errors import BusError
@@ -78,6 +78,27 @@ def test_outputs_survive_every_format(format_: MessageFormat, rows: list[Any], f
     found = decode_outputs(encode_outputs(batch, format_), format_, SCHEMA, first)
     assert found.schema.equals(batch.schema)
     assert bits(found) == bits(batch)
+
+
+@pytest.mark.parametrize("format_", sorted(TEXT_FORMATS))
+@given(rows=ROWS, first=st.integers(1, 10**12))
+def test_outputs_survive_as_messages_of_their_own(format_: MessageFormat, rows: list[Any], first: int) -> None:
+    """The ids come back, too, from what the headers say."""
+    batch = batch_of(rows, first)
+    ids = list(zip(*(batch.column(place).to_pylist() for place in range(7)), strict=True))
+    messages = encode_each(batch, format_)
+    found = decode_each(messages, format_, SCHEMA, ids)
+    assert found.schema.equals(batch.schema)
+    assert bits(found) == bits(batch)
+    assert found.select(range(7)).equals(batch.select(range(7)))
+    assert format_ is not MessageFormat.JSON or [json.loads(each)["hs:sequence"] for each in messages] == [each[0] for each in ids]
+
+
+@pytest.mark.parametrize("value", [b"", b"x", b"i,n\ni,n", b"{}{}", b"[]"])
+@pytest.mark.parametrize("format_", sorted(TEXT_FORMATS))
+def test_a_message_of_its_own_that_holds_no_output_or_two_is_refused(format_: MessageFormat, value: bytes) -> None:
+    with pytest.raises(BusError, match="hold"):
+        decode_each([value], format_, SCHEMA, [(1, 0, 0, 0, 0, 0, 0)])
 
 
 @pytest.mark.parametrize("format_", OTHERS)

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.rows.batch import MessageFormat, output_schema
 from hotspare.ha.outputs.blocks import MessageSizes
+from hotspare.ha.outputs.message import output_message
 from hotspare.ha.rules.settings import OutputStream
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.ha.outputs import digest
 
-SCHEMA = output_schema(Schema((Field("k", FieldType.INT64, KeyRole.KEY), Field("text", FieldType.STRING))))
+KEY = Field("k", FieldType.INT64, KeyRole.KEY)
+SCHEMA = output_schema(Schema((KEY, Field("text", FieldType.STRING))))
 TOPIC = "out-a"
 
 
@@ -45,9 +47,9 @@ def test_every_output_is_in_one_message_and_only_a_single_row_may_be_too_large(
         assert [b.first + i for b in blocks for i in range(b.rows)] == [*range(first - rows, first)]
         for block in blocks:
             assert block.rows <= rows_max
-            assert block.rows == 1 or bytes_max is None or block.message.size_bytes <= bytes_max
+            assert block.rows == 1 or bytes_max is None or block.messages[0].size_bytes <= bytes_max
         if format_ is MessageFormat.ARROW:
-            read = [row for block in blocks for row in arrow_block.decode(block.message.value).to_pylist()]
+            read = [row for block in blocks for row in arrow_block.decode(block.messages[0].value).to_pylist()]
             assert read == [row for each in batches for row in each.to_pylist()]
 
 
@@ -82,3 +84,35 @@ def test_what_the_bus_refused_is_cut_in_two_the_next_time() -> None:
     sizes.bytes_max = {TOPIC: 9_000}
     blocks = sizes.cut([batch(1, [10, 10, 20_000, 10, 30_000])], output, 1, arrow_block)
     assert sizes.refused_of(blocks).first == 3
+
+
+@given(
+    lengths=st.lists(st.sampled_from([0, 1, 40, 3_000]), min_size=1, max_size=12),
+    first=st.integers(1, 1_000),
+    format_=st.sampled_from([MessageFormat.CSV, MessageFormat.JSON]),
+    causes=st.lists(st.integers(1, 3), max_size=12),
+)
+def test_an_output_with_a_message_of_its_own_says_what_one_alone_would(
+    lengths: list[int], first: int, format_: MessageFormat, causes: list[int]
+) -> None:
+    """Value and headers are those of a block of this one row; what is new is the key."""
+    rows = batch(first, lengths)
+    if len(causes) >= len(lengths):
+        rows = rows.append_column("hs:time", pa.array(causes[: len(lengths)], pa.int64()))
+        rows = rows.append_column("hs:second", pa.array([cause == 3 for cause in causes[: len(lengths)]]))
+        rows = rows.set_column(7, "hs:opcode", pa.array([cause - 1 for cause in causes[: len(lengths)]], pa.uint8()))
+    (whole,) = MessageSizes(8).cut([rows], OutputStream("a", TOPIC, format=format_, message_key=(KEY,)), 3, arrow_block)
+    blocks, messages = list(whole.apart()), list(whole.messages)
+    assert [whole.messages[place] for place in range(len(rows))] == messages == [block.messages[0] for block in blocks]
+    alone = [output_message(rows.slice(place, 1), format_, 3, arrow_block) for place in range(len(rows))]
+    assert [(block.first, block.rows) for block in blocks] == [(first + place, 1) for place in range(len(rows))]
+    assert [message.headers for message in messages] == [each.headers for each in alone]
+    assert [message.value for message in messages] == [each.value.removesuffix(b"\n") for each in alone]
+    is_beat = [each.is_tick for each in alone]
+    assert [message.key for message in messages] == [None if b else b"%d" % (first + i) for i, b in enumerate(is_beat)]
+
+
+def test_the_row_that_the_bus_refused_is_found_among_messages_of_their_own() -> None:
+    sizes, output = MessageSizes(64, {TOPIC: 9_000}), OutputStream("a", TOPIC, format=MessageFormat.JSON, message_key=(KEY,))
+    refused = sizes.refused_of(sizes.cut([batch(1, [10, 10, 20_000, 10, 30_000])], output, 1, arrow_block))
+    assert (refused.first, refused.rows) == (3, 1)

@@ -12,7 +12,6 @@ from hotspare.adapters.files.publisher import PublishOptions, publish_file
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import inbound_topic
-from hotspare.engine.codec.arrow_block import decode
 from hotspare.engine.codec.topic_format import inbound_format
 from hotspare.engine.head.head import Head
 from hotspare.engine.pipeline import Pipeline
@@ -24,6 +23,7 @@ from hotspare.model.project import WindowId
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
 from hotspare.shard import Shard, shards_of
+from hotspare.testing.recorder import outputs_of
 
 PREFIX, PROJECT_NAME, SHARDS = "hotspare", "shop", 3
 PROJECT = """
@@ -80,7 +80,7 @@ def published(bus: Bus, shard: Shard) -> dict[str, pa.Table]:
         place = Partition(output.topic, shard.number)
         messages = bus.read(place, 0, messages_max=100_000, bytes_max=1 << 30) if output.topic in bus.topics() else []
         if messages:
-            found[output.stream] = pa.Table.from_batches([decode(message.value) for message in messages])
+            found[output.stream] = outputs_of(messages, made.stream_schemas[output.stream])
     return found
 
 

@@ -15,12 +15,14 @@ from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.naming import bad_topic, inbound_topic, outbound_topic
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.choices import RunnerKind
-from hotspare.engine.codec.arrow_block import decode
 from hotspare.engine.operators.copy import CopyOperator
+from hotspare.engine.plan import BAD_SCHEMA, compile_plan
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host import process
 from hotspare.host.options import EngineOptions
+from hotspare.model.load import load_text
 from hotspare.testing.cluster import wait_until
+from hotspare.testing.recorder import outputs_of
 
 PROJECT = """
 project: p
@@ -39,7 +41,9 @@ def values(bus: SqliteBus, topic: str, column: str) -> list[Any]:
     if topic not in bus.topics():
         return []
     messages = bus.read(Partition(topic), 0, messages_max=1_000, bytes_max=1 << 24)
-    return [value for message in messages for value in decode(message.value).column(column).to_pylist()]
+    schema = BAD_SCHEMA if topic.endswith(".B") else compile_plan(load_text(PROJECT).resolved).stream_schemas["cq/kept"]
+    found: list[Any] = outputs_of(messages, schema).column(column).to_pylist()
+    return found
 
 
 def test_an_engine_goes_on_behind_an_event_on_which_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

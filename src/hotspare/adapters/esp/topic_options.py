@@ -10,10 +10,11 @@ from hotspare.adapters.topics.form import TopicForm
 from hotspare.adapters.topics.position import OnLost, StartAt, start_at
 from hotspare.adapters.topics.publisher import TopicPublishOptions
 from hotspare.adapters.topics.schemas import Schemas, open_schemas
-from hotspare.adapters.topics.sent import MessageCut, SchemaLine, SendForm
+from hotspare.adapters.topics.sent import SchemaLine, SendForm
 from hotspare.adapters.topics.subscriber import SendOptions
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import UsageError
+from hotspare.model.delivery import BLOCKS, MessageCut
 from hotspare.model.project import Connector
 from hotspare.model.types import FieldType, Schema
 
@@ -96,7 +97,7 @@ def topic_send_options(connector: Connector, schema: Schema, source_name: str = 
         schema=schema,
         format=MessageFormat.CSV if value_field else topic_format(connector),
         choice=row_choice(connector),
-        cut=switch(connector, "csvmsgpereventblock", MessageCut.PER_EVENT, MessageCut.PER_BLOCK),
+        cut=switch(connector, BLOCKS, MessageCut.PER_EVENT, MessageCut.PER_BLOCK),
         date_format=connector.get("dateformat"),
         value_field=value_field,
         schema_line=choice(connector, "csvincludeschema", {"": SchemaLine.NEVER, **{each.value: each for each in SchemaLine}}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from hotspare.adapters.files.block_rows import rows_to_block
 from hotspare.adapters.files.canonical import FileFormat
-from hotspare.bus.contract import FORMAT_HEADER, OUTPUTS_HEADER, Message
+from hotspare.bus.contract import FORMAT_HEADER, OUTPUTS_HEADER, Message, OutputNumbers
 from hotspare.engine.codec import arrow_block
 from hotspare.engine.codec.csv.rows import CsvStyle, RowPrefix, rows_to_csv
 from hotspare.engine.codec.json.plain import meta_names
 from hotspare.engine.codec.json.rows import rows_to_json
-from hotspare.engine.codec.outputs import decode_outputs, schema_of
+from hotspare.engine.codec.outputs import TEXT_FORMATS, decode_each, decode_outputs, schema_of
 from hotspare.engine.codec.xml.rows import rows_to_xml
 from hotspare.engine.rows.batch import BEAT, FORMAT_OF_HEADER, OUTPUT_COLUMNS, MessageFormat, output_schema
 from hotspare.errors import BusError, UsageError
@@ -26,9 +26,8 @@ from hotspare.model.types import Field, FieldType, Schema
 
 BAD_COLUMNS: tuple[str, ...] = ("reason", "window", "position", "message", "text")
 """Columns of a file of bad events."""
-_BAD_FIELDS = ("reason", "message", "text", "window")
-_BAD_SCHEMA = output_schema(Schema(tuple(Field(name, FieldType.STRING) for name in _BAD_FIELDS)))
-"""That of the engine's stream of bad events (`engine.plan.BAD_SCHEMA`, whose import would load compiled kernels)."""
+_BAD_FIELDS = Schema(tuple(Field(name, FieldType.STRING) for name in ("reason", "message", "text", "window")))
+"""Those of the engine's stream of bad events (`engine.plan.BAD_SCHEMA`, whose import would load compiled kernels)."""
 _CALENDAR_S = (-62_135_596_800, 253_402_300_800)
 """The years 1 to 9999 in seconds since 1970, the end not included. Outside of them texts may be wrong."""
 _PER_SECOND = {"s": 1, "us": 1_000_000}
@@ -111,23 +110,18 @@ class OutputRows:
         """Returns a batch without rows, for the title of a file without any."""
         return pa.RecordBatch.from_pylist([], schema=pa.schema(OUTPUT_COLUMNS) if self._schema is None else self._schema)
 
-    def decode(self, message: Message) -> pa.RecordBatch:
-        if message.is_tick:
-            return self._beat(message)
-        format_ = FORMAT_OF_HEADER.get(message.header(FORMAT_HEADER) or MessageFormat.ARROW.header)
-        if format_ is None or format_ is MessageFormat.ARROW:
-            return _decoded(message.value, self._schema)
+    def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
+        """Returns the rows, as `RowFormat` has it; BusError for messages that hold no outputs of this window."""
+        if messages[0].is_tick:
+            return self._beat(messages[0])
+        if _format_of(messages[0]) is MessageFormat.ARROW:
+            return _decoded(messages[0].value, self._schema)
         if self._fields is None:
             raise BusError(
-                f"a message holds outputs in {format_.name.lower()}, which needs the window's schema",
+                f"a message holds outputs in {_format_of(messages[0]).name.lower()}, which needs the window's schema",
                 hint="name the project's file with --project, or let an engine of this version tell the bus",
             )
-        first = (message.header(OUTPUTS_HEADER) or b"").partition(b" ")[0]
-        if not first.isdigit():
-            raise BusError(
-                f"message {message.offset} does not say which outputs it holds", hint="another program wrote to this topic"
-            )
-        return decode_outputs(message.value, format_, self._fields, int(first))
+        return _decoded_texts(messages, self._fields)
 
     def _beat(self, message: Message) -> pa.RecordBatch:
         """A beat for a project that reads the stream (SPEC K10): an output with a number and no event."""
@@ -159,18 +153,38 @@ class BadRowFormat:
 
     def __init__(self, position: Callable[[int, int, int, int], str] = _on_bus) -> None:
         self._position = position
+        self._rows = OutputRows(FileStyle(), _BAD_FIELDS)
 
     def title(self, rows: pa.RecordBatch) -> bytes:
         return _line(BAD_COLUMNS)
 
-    def decode(self, message: Message) -> pa.RecordBatch:
-        return _decoded(message.value, _BAD_SCHEMA)
+    def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
+        return self._rows.decode(messages)
 
     def text(self, rows: pa.RecordBatch) -> bytes:
         positions = zip(*(rows.column(name).to_pylist() for name in _POSITION), strict=True)
         texts = {name: rows.column(name).to_pylist() for name in BAD_COLUMNS if name != "position"}
         texts["position"] = [self._position(*position) for position in positions]
         return b"".join(_line(row) for row in zip(*(texts[name] for name in BAD_COLUMNS), strict=True))
+
+
+def _format_of(message: Message) -> MessageFormat:
+    """Returns Arrow for a message that does not say its format."""
+    return FORMAT_OF_HEADER.get(message.header(FORMAT_HEADER) or b"", MessageFormat.ARROW)
+
+
+def _decoded_texts(messages: Sequence[Message], fields: Schema) -> pa.RecordBatch:
+    """Returns the rows of one message in a format other than Arrow, or of several that hold one output each."""
+    format_, told = _format_of(messages[0]), [OutputNumbers.of_message(message) for message in messages]
+    known = [each for each in told if each is not None]
+    if len(known) < len(messages):
+        raise BusError(
+            f"message {messages[told.index(None)].offset} does not say which outputs it holds",
+            hint="another program wrote to this topic",
+        )
+    if format_ in TEXT_FORMATS and all(each.first == each.last for each in known):
+        return decode_each([message.value for message in messages], format_, fields, [each.id_columns for each in known])
+    return decode_outputs(messages[0].value, format_, fields, known[0].first)
 
 
 def _decoded(value: bytes, schema: pa.Schema | None) -> pa.RecordBatch:

@@ -28,6 +28,7 @@ from hotspare.adapters.received import (
     RowChoice,
     SequenceBreak,
     WindowContent,
+    decoded_together,
     ends_in_update,
     first_sequence,
     last_sequence,
@@ -60,8 +61,8 @@ class RowFormat(Protocol):
     def title(self, rows: pa.RecordBatch) -> bytes:
         """What stands before the first rows, which are given, with its line end; b"" for nothing."""
 
-    def decode(self, message: Message) -> pa.RecordBatch:
-        """The rows of one message. BusError where it holds no outputs of this stream."""
+    def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
+        """The rows of one message, or of several that `decoded_together` gives. BusError if one holds no outputs of this stream."""
 
     def text(self, rows: pa.RecordBatch) -> bytes:
         """The rows as CSV, each with its line end."""
@@ -250,21 +251,22 @@ class _Subscription:
         """Fold what is known of a partition into the content; where the stream goes on. The first row of an update whose other row
         is not there yet belongs to the stream."""
         end, sequence = self._end(partition), 0
-        held: tuple[int, pa.RecordBatch] | None = None
-        """A message that ends in such a row, and its offset."""
+        held: tuple[Sequence[Message], pa.RecordBatch] | None = None
+        """Messages that end in such a row, and their rows."""
         while offset < end and (messages := self._read(partition, offset, end)):
-            for message in messages:
-                batch = self._format.decode(message)
+            for given in decoded_together(messages):
+                batch = self._format.decode(given)
                 if len(batch):
                     if held is not None:
                         content.add(held[1].slice(len(held[1]) - 1))
                     self._check_sequence(batch, sequence, partition)
                     sequence = last_sequence(batch)
-                    held = (message.offset, batch) if ends_in_update(batch) else None
+                    held = (given, batch) if ends_in_update(batch) else None
                     content.add(batch.slice(0, len(batch) - 1) if held is not None else batch)
             offset = messages[-1].offset + 1
         if held is not None:
-            return PartitionPlace(held[0], sequence - 1, taken=len(held[1]) - 1)
+            given, batch = held
+            return PartitionPlace(given[-1].offset, sequence - 1, taken=_rows_of_last(given, batch) - 1)
         return PartitionPlace(max(offset, end), sequence)
 
     def _end(self, partition: Partition) -> int:
@@ -307,10 +309,10 @@ class _Subscription:
             return position
         before, partition = position, self._partitions[index]
         with self._file.writing():
-            for number, message in enumerate(messages, 1):
-                rows = self._format.decode(message)
-                end = self._known_end(rows) if number == len(messages) else len(rows)
-                position = self._take_rows(position, index, message.offset, rows, end)
+            for given in decoded_together(messages):
+                rows = self._format.decode(given)
+                end = self._known_end(rows) if given[-1] is messages[-1] else len(rows)
+                position = self._take_rows(position, index, given, rows, end)
         if position != before:
             end = self._retried(lambda: self._bus.end_offset(partition))
             self._behind[index] = max(0, end - position.places[index].offset)
@@ -324,9 +326,9 @@ class _Subscription:
         return len(rows) - int(len(self._partitions) > 1 and len(rows) > 0 and ends_in_update(rows))
 
     def _take_rows(
-        self, position: SubscriberPosition, index: int, offset: int, rows: pa.RecordBatch, end: int
+        self, position: SubscriberPosition, index: int, given: Sequence[Message], rows: pa.RecordBatch, end: int
     ) -> SubscriberPosition:
-        """Write the rows of a message before `end`, without those that are written already."""
+        """Writes the rows of these messages before `end`, without those that are written already."""
         place = position.places[index]
         batch = rows.slice(place.taken, max(0, end - place.taken))
         if len(batch):
@@ -337,8 +339,9 @@ class _Subscription:
                 self._noted_bytes = 0
             self._write(chosen)
             place = replace(place, sequence=last_sequence(batch), update_open=ends_in_update(batch))
-        place = replace(place, offset=offset + 1, taken=0) if end == len(rows) else replace(place, offset=offset, taken=end)
-        return position.moved(index, place)
+        offset, left = given[-1].offset, len(rows) - end
+        behind = _rows_of_last(given, rows) - left
+        return position.moved(index, replace(place, offset=offset if left else offset + 1, taken=behind if left else 0))
 
     def _show(self, position: SubscriberPosition) -> None:
         progress = self.progress
@@ -404,6 +407,11 @@ class _Subscription:
                 raise StopAsked
 
         return _TOPIC_MISSING.call(lambda: self._retried(call), is_awaited, wait)
+
+
+def _rows_of_last(given: Sequence[Message], rows: pa.RecordBatch) -> int:
+    """Returns how many of the rows are of the last of these messages: each has one if there are several."""
+    return len(rows) if len(given) == 1 else 1
 
 
 def _anew(path: Path) -> str:

@@ -18,7 +18,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from hotspare.adapters.files.output_rows import OutputRows
-from hotspare.adapters.received import first_sequence, last_sequence
+from hotspare.adapters.received import decoded_together, first_sequence, last_sequence
 from hotspare.adapters.sockets.line_socket import Address, BadLine, LineClient, retried, serve_lines
 from hotspare.bus.contract import Bus, Message, Partition
 from hotspare.bus.limits import partitions_of
@@ -115,8 +115,8 @@ class _Stream:
     def _send(self, part: _Part, messages: Sequence[Message]) -> None:
         """What the client lacks of these."""
         self._client.heed()
-        for message in messages:
-            batch = self._after(self._rows.decode(message), part.after)
+        for given in decoded_together(messages):
+            batch = self._after(self._rows.decode(given), part.after)
             if len(batch) and part.is_first and first_sequence(batch) != part.after + 1:
                 where = f" of shard {part.partition.number}" if self._is_divided else ""
                 raise BadLine(f"the topic begins with sequence {first_sequence(batch)}{where}")
@@ -125,7 +125,7 @@ class _Stream:
                 self._client.send(self._text(without_beats(batch), part.partition.number))
                 part.after = last_sequence(batch)
                 self._report(len(batch))
-            part.offset = message.offset + 1
+            part.offset = given[-1].offset + 1
 
     def _after(self, batch: pa.RecordBatch, sequence: int) -> pa.RecordBatch:
         """The outputs that the client has not got: sequences in a message rise."""
@@ -150,7 +150,7 @@ class _Stream:
         while high - low > _READ_MESSAGES_MAX:
             middle = (low + high) // 2
             messages = self._read(part.partition, middle, _READ_WAIT_MS)
-            first = next((first_sequence(b) for b in map(self._rows.decode, messages[:1]) if len(b)), None)
+            first = next((first_sequence(b) for b in map(self._rows.decode, [messages[:1]] if messages else []) if len(b)), None)
             if first is not None and first <= part.after + 1:
                 low = middle
             else:

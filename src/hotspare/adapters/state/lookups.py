@@ -75,7 +75,7 @@ class LookUps:
 
     def cut(self, message: Message, open_updates: frozenset[int], partition: int) -> tuple[Sequence[bytes], frozenset[int]]:
         """As the contract says; BusUnavailable while the database does not answer, UsageError where it has no such index."""
-        rows = OutputRows(FileStyle(), self._asks).decode(message)
+        rows = OutputRows(FileStyle(), self._asks).decode([message])
         if not len(rows):
             return [], open_updates
         asking = _CHOICE.apply(rows, update_open=int(partition in open_updates))

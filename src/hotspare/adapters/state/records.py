@@ -32,8 +32,8 @@ class RecordForm:
     schema: Schema
     choice: RowChoice = _CHOICE
 
-    def decode(self, message: Message) -> pa.RecordBatch:
-        return OutputRows(FileStyle(), self.schema).decode(message)
+    def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
+        return OutputRows(FileStyle(), self.schema).decode(messages)
 
     def opening(self, count: int, only: int | None) -> list[Placed]:
         return []

@@ -196,9 +196,9 @@ class _Publication:
             self._skipped(sentence)
 
     def _known(self, found: TopicPosition | None) -> TopicPosition:
-        topic = TopicPosition(self._reader.topic, self._reader.topic_id())
         known = {} if found is None else found.offsets
-        count = self._reader.partitions()
+        count = self._reader.partitions()  # says how to create a topic that is missing
+        topic = TopicPosition(self._reader.topic, self._reader.topic_id())
         wanted = self._wanted(range(count))
         if not wanted:
             raise UsageError(

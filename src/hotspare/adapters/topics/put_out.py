@@ -38,7 +38,7 @@ class PutOut:
     def cut(self, message: Message, open_updates: frozenset[int], partition: int) -> tuple[Sequence[bytes], frozenset[int]]:
         """The rows of a message, and the partitions in which an update is open behind it. BusError where it is of another schema,
         UsageError where none is known."""
-        rows = self._rows.decode(message)
+        rows = self._rows.decode([message])
         if not len(rows):
             return [], open_updates
         chosen = _ONE_ROW.apply(rows, update_open=int(partition in open_updates))

@@ -21,10 +21,11 @@ from hotspare.bus.topic_writer import Placed
 from hotspare.engine.codec.csv.grammar import grammar
 from hotspare.engine.codec.csv.rows import CsvStyle
 from hotspare.engine.codec.outputs import encode_outputs
-from hotspare.engine.routing import canonical, key_partitions
+from hotspare.engine.routing import key_partitions, message_key, row_keys
 from hotspare.engine.rows.batch import OUTPUT_COLUMNS, MessageFormat
 from hotspare.errors import BusError, UsageError
-from hotspare.model.types import KeyRole, Schema
+from hotspare.model.delivery import MessageCut
+from hotspare.model.types import Schema
 
 _LINES = {MessageFormat.CSV: FileFormat.CSV, MessageFormat.JSON: FileFormat.JSON}
 
@@ -67,23 +68,15 @@ class StreamForm(Protocol):
     @property
     def choice(self) -> RowChoice: ...
 
-    def decode(self, message: Message) -> pa.RecordBatch:
-        """The outputs of a message of the stream."""
+    def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
+        """The outputs of a message of the stream, or of several that `decoded_together` gives."""
 
     def opening(self, count: int, only: int | None) -> list[Placed]:
         """What a topic of `count` partitions gets before any output of the stream."""
 
     def messages(self, rows: pa.RecordBatch, count: int, only: int | None, message: Message) -> list[Placed]:
-        """What is written to a topic of `count` partitions, in the order of the rows, which are of `message`: each to the partition
-        of its key, or all to `only`."""
-
-
-class MessageCut(Enum):
-    """What of CSV and JSON stands in one message."""
-
-    PER_EVENT = "per event"
-    PER_BLOCK = "per block"
-    """What stands in one message of the stream."""
+        """Returns what is written to a topic of `count` partitions, in the order of the rows, which are of `message` and others of
+        its time: each to the partition of its key, or all to `only`."""
 
 
 class SchemaLine(Enum):
@@ -132,8 +125,8 @@ class SendForm:
         if self.cut is MessageCut.PER_BLOCK:
             raise UsageError("a message that is one value holds one output", hint="leave csvmsgpereventblock out")
 
-    def decode(self, message: Message) -> pa.RecordBatch:
-        return self._rows.decode(message)
+    def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
+        return self._rows.decode(messages)
 
     def opening(self, count: int, only: int | None) -> list[Placed]:
         if self.schema_line is not SchemaLine.ONCE:
@@ -146,7 +139,7 @@ class SendForm:
             return []
         if self.value_field:
             rows = rows.filter(pc.is_valid(rows.column(self.value_field)))
-        keys = self._keys(rows)
+        keys = row_keys(rows, message_key(self.schema))
         where = np.full(len(rows), only) if only is not None else key_partitions(keys, count)
         if self.format not in _LINES or self.cut is MessageCut.PER_BLOCK:
             numbers = [(number, rows.filter(pa.array(where == number))) for number in dict.fromkeys(where.tolist())]
@@ -185,9 +178,3 @@ class SendForm:
         if len(lines) == len(rows):
             return lines
         return [self._rows.text(rows.slice(row, 1)).removesuffix(b"\n") for row in range(len(rows))]  # a line end in a string
-
-    def _keys(self, rows: pa.RecordBatch) -> pa.Array:
-        """Per row the texts of its key fields, with commas between."""
-        fields = [each for each in self.schema.fields if each.role is KeyRole.KEY] or self.schema.fields
-        texts = [canonical(rows.column(each.name), each.type) for each in fields]
-        return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, b",")

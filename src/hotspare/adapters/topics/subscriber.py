@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from hotspare.adapters.failover.patience import Patience, StopAsked
 from hotspare.adapters.failover.subscriber_position import PartitionPlace
 from hotspare.adapters.files.subscriber import SubscribeProgress, SubscribeReport, Until
-from hotspare.adapters.received import ends_in_update, first_sequence, last_sequence, sequence_breaks
+from hotspare.adapters.received import decoded_together, ends_in_update, first_sequence, last_sequence, sequence_breaks
 from hotspare.adapters.topics.position import chunks
 from hotspare.adapters.topics.sent import SentPosition, StreamForm
-from hotspare.bus.contract import Bus
+from hotspare.bus.contract import Bus, Message
 from hotspare.bus.limits import partitions_of
 from hotspare.bus.topic_reader import Arrived, BusTopicReader
 from hotspare.bus.topic_writer import Placed, TopicWriter
@@ -153,14 +154,14 @@ class _Sending:
     def _send(self, arrived: Sequence[Arrived]) -> None:
         """Write what these messages hold, with the position behind them."""
         position, placed, count = self._position, [*self._opening], 0
-        for number, message in arrived:
-            place = replace(position.places[number], offset=message.offset + 1)
-            rows = self._options.form.decode(message)
+        for number, given in _together(arrived):
+            place = replace(position.places[number], offset=given[-1].offset + 1)
+            rows = self._options.form.decode(given)
             if len(rows):
                 self._check_sequence(number, place.sequence, first_sequence(rows))
                 self._tell_breaks(rows, place.sequence, number)
                 chosen = self._options.form.choice.apply(rows, update_open=int(place.update_open))
-                placed += self._options.form.messages(chosen, self._count, self._options.partition, message)
+                placed += self._options.form.messages(chosen, self._count, self._options.partition, given[0])
                 count += len(chosen)
                 place = replace(place, sequence=last_sequence(rows), update_open=ends_in_update(rows))
             position = position.moved(number, place)
@@ -190,3 +191,9 @@ class _Sending:
         progress.sequence = sum(progress.sequences)
         progress.offset = sum(place.offset for place in places)
         self._report.progress(progress)
+
+
+def _together(arrived: Sequence[Arrived]) -> Iterator[tuple[int, Sequence[Message]]]:
+    """Returns what arrived as messages that are decoded at once, each with its partition."""
+    for number, group in groupby(arrived, key=lambda each: each.partition):
+        yield from ((number, given) for given in decoded_together([each.message for each in group]))

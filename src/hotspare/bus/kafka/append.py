@@ -164,7 +164,7 @@ class KafkaAppender:
                     return None
             if guarded.record != guard.record:
                 return None
-            writer, rows = guarded.writer, records_of(partition.topic, partition.number, messages)
+            writer, rows = guarded.writer, [*records_of(partition.topic, partition.number, messages)]
             if record is not None:
                 rows.append(self._records.outgoing(partition, guarded.scope, guard.prefix, record))
             if not rows:

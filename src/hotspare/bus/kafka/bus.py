@@ -156,7 +156,7 @@ class KafkaBus:
         self._owners.claim(group, claims)
         self._topics.create(progress_topic(group), self._shards(group, output_topics), TopicKind.STATE)
         writers = self._writers_of(group)
-        writers.warm_up((*output_topics, progress_topic(group)))
+        writers.warm_up(self._topics.message_bytes_max_of((*output_topics, progress_topic(group))))
         self._ticker.warm_up()
         return KafkaProducer(group, tuple(output_topics), writers, self._record_of(group), self._settings)
 

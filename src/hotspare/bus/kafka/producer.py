@@ -11,6 +11,7 @@ then, or before the first commit.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 from hotspare.bus import limits
 from hotspare.bus.contract import Commit, Progress
@@ -24,7 +25,7 @@ from hotspare.bus.kafka.progress import (
     progress_partition,
     stream_key,
 )
-from hotspare.bus.kafka.writer import Record, Writer, Writers, keyed_record, patience_s, records_of
+from hotspare.bus.kafka.writer import Deliveries, Record, Writer, Writers, keyed_record, patience_s, records_of
 from hotspare.errors import BusError, Fenced, UnknownResult
 
 
@@ -69,14 +70,14 @@ class KafkaProducer:
         if not self._is_checked:
             self._check()
         number = self._place.number
-        records = [record for topic, messages in commit.messages.items() for record in records_of(topic, number, messages)]
-        records += [
-            keyed_record(self._place, stream_key(stream), encode_progress(each)) for stream, each in commit.progress.items()
-        ]
-        if not records:
+        if not any(commit.messages.values()) and not commit.progress:
             return
+        outputs = (records_of(topic, number, messages) for topic, messages in commit.messages.items())
+        progress = (
+            keyed_record(self._place, stream_key(stream), encode_progress(each)) for stream, each in commit.progress.items()
+        )
         try:
-            writer.commit(records + self._unsaid)
+            writer.commit(chain(*outputs, progress, self._unsaid), Deliveries.SAMPLED)
         except Fenced as error:
             self._give_up()
             raise self._fenced(epoch, error) from error

@@ -51,7 +51,7 @@ class KafkaTopicReader:
             return ""
 
     def partitions(self) -> int:
-        return self._topics.existing_partitions(self.topic)
+        return self._topics.external_partitions(self.topic)
 
     def bounds(self, number: int) -> tuple[int, int]:
         return self._offsets.of(Partition(self.topic, number))

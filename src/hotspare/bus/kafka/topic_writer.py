@@ -36,7 +36,7 @@ class KafkaTopicWriter:
         self.topic = topic
 
     def partitions(self) -> int:
-        return self._topics.existing_partitions(self.topic)
+        return self._topics.external_partitions(self.topic)
 
     def open(self) -> bytes | None:
         self._writer = None

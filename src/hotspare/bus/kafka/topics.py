@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -110,11 +111,12 @@ class KafkaTopics:
                 self._known[topic] = count
         return count
 
-    def existing_partitions(self, topic: str) -> int:
-        """TopicMissing."""
+    def external_partitions(self, topic: str) -> int:
+        """Returns how many partitions a topic of other applications has. TopicMissing, with the command that creates it."""
         count = self.partitions(topic)
         if count is None:
-            raise limits.topic_missing(topic)
+            command = f"kafka-topics.sh --bootstrap-server {self._settings.bootstrap} --create --topic {shlex.quote(topic)}"
+            raise limits.external_topic_missing(topic, command)
         return count
 
     def partitions_known(self, topic: str) -> int | None:

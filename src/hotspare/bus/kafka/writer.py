@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from hotspare.bus.contract import Outgoing, Partition
+from hotspare.bus.contract import Outgoing, Partition, RowMessages
 from hotspare.bus.kafka.client import FENCED, QUIET, KafkaSettings, bus_error, error_of, producer_settings, refused_options
 from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
 from hotspare.retry import Pauses, Retry
@@ -37,12 +37,23 @@ _ANY_TOPIC = "hotspare.owners"
 """Asking about it makes a client connect; it need not exist."""
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 """What messages are told that another one's failure takes along."""
+_REPORT_BYTES = 16 * 1024
+"""Of Deliveries.SAMPLED: how many bytes of messages share a report. A broker refuses a batch as a whole."""
+_LINGER_MS = 5
+"""How long the client collects a batch while more is handed to it; a commit sends at once what there is."""
 TURNS = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
 """How often who lost its turn takes it again: two that only take it from each other would both write nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Deliveries(Enum):
+    """The records of a transaction of which the client reports the offset or the failure."""
+
+    EACH = "each"
+    SAMPLED = "sampled"
+    """For one in about 16 KiB. A report takes the interpreter's lock, which costs more than the record if records are small."""
+
+
+class Record(NamedTuple):
     """What a transaction writes at one place. A value of None takes a key back."""
 
     topic: str
@@ -52,8 +63,19 @@ class Record:
     partition: int = 0
 
 
-def records_of(topic: str, number: int, messages: Sequence[Outgoing]) -> list[Record]:
-    return [Record(topic, message.value, message.key, message.headers, number) for message in messages]
+class RowRecords(NamedTuple):
+    """Messages that a transaction writes at one place, as texts."""
+
+    topic: str
+    partition: int
+    messages: RowMessages
+
+
+def records_of(topic: str, number: int, messages: Sequence[Outgoing]) -> Iterator[Record | RowRecords]:
+    """Returns what a transaction writes for these messages."""
+    if isinstance(messages, RowMessages):
+        return iter((RowRecords(topic, number, messages),))
+    return (Record(topic, value, key, headers, number) for value, headers, key in messages)
 
 
 def keyed_record(place: Partition, key: bytes, value: bytes) -> Record:
@@ -69,17 +91,19 @@ class Writers:
         self._id = transactional_id
         self._lock = threading.Lock()
         self._topics: tuple[str, ...] = ()
+        self._batch_bytes = _BATCH_BYTES
         self._warm: list[Any] = []
         self._warming: threading.Thread | None = None
         self._warmed_s = 0.0
         self._closed = False
 
-    def warm_up(self, topics: Sequence[str] = ()) -> None:
-        """Connect clients in the background, so that a fence need not wait for it; also those whose connection the broker may have
-        closed because nobody used it. Costs nothing if that was done lately. `topics`: those of the first commit, which need not
-        wait for their leaders' names and connections then, from now on."""
+    def warm_up(self, topics: Mapping[str, int] | None = None) -> None:
+        """Connects clients in the background, so that a fence need not wait for it; also those whose connection the broker may have
+        closed because it was idle. Costs nothing if that was done lately. `topics`: those of the first commit, which need not
+        wait for their leaders' names and connections then, from now on; with the largest batch that each takes, in bytes."""
         with self._lock:
-            self._topics = tuple(topics) or self._topics
+            if topics:
+                self._topics, self._batch_bytes = tuple(topics), min(_BATCH_BYTES, *topics.values())
             is_due = len(self._warm) < _WARM or time.monotonic() > self._warmed_s + _WARM_FOR_S
             if self._warming is None and not self._closed and is_due:
                 self._warming = threading.Thread(target=self._connect_all, name="kafka-warm", daemon=True)
@@ -139,7 +163,8 @@ class Writers:
             "enable.sparse.connections": not self._topics,  # else it connects to a leader when there is something to send
             "transactional.id": self._id,
             "retry.backoff.ms": _RETRY_MS,
-            "batch.size": _BATCH_BYTES,
+            "batch.size": self._batch_bytes,
+            "linger.ms": _LINGER_MS,
             "transaction.timeout.ms": max(_TRANSACTION_TIMEOUT_MS, self._settings.timeout_ms),
         }
         try:
@@ -196,15 +221,15 @@ class Writer:
         self._client = client
         self._delivered = _Delivered()
 
-    def commit(self, records: Sequence[Record]) -> dict[str, list[int]]:
-        """Write all or nothing; the offsets per topic. BusUnavailable or BusError: nothing was written. UnknownResult: the answer
-        was lost. Fenced: somebody opened the writer anew, perhaps after a commit that took place and whose answer was lost."""
+    def commit(self, records: Iterable[Record | RowRecords], deliveries: Deliveries = Deliveries.EACH) -> dict[str, list[int]]:
+        """Writes all or nothing; returns the offsets per topic, of the records that are reported. BusUnavailable or BusError:
+        nothing was written. UnknownResult: the answer was lost. Fenced: another engine opened the writer again, perhaps after a
+        commit that took place and whose answer was lost."""
         self._delivered = _Delivered()
         deadline = time.monotonic() + self._settings.timeout_s
         try:
             self._client.begin_transaction()
-            for record in records:
-                self._produce(record)
+            self._produce(records, _REPORT_BYTES if deliveries is Deliveries.SAMPLED else 0)
         except KafkaException as raised:
             raise self._abandoned(raised) from raised
         try:
@@ -217,18 +242,37 @@ class Writer:
             raise _unknown(error) from raised
         return self._delivered.offsets
 
-    def _produce(self, record: Record) -> None:
+    def _produce(self, records: Iterable[Record | RowRecords], report_bytes: int) -> None:
+        """Hands the records to the client. The first one is reported, and each that comes `report_bytes` or more behind one that
+        is."""
+        produce, take, unreported = self._client.produce, self._delivered.take, report_bytes
         try:
-            self._client.produce(
-                record.topic,
-                value=record.value,
-                key=record.key,
-                headers=list(record.headers),
-                partition=record.partition,
-                on_delivery=self._delivered.take,
-            )
+            for record in records:
+                if isinstance(record, RowRecords):
+                    self._produce_rows(record, report_bytes)
+                    continue
+                topic, value, key, headers, partition = record
+                unreported += len(value or b"")
+                if unreported >= report_bytes:
+                    produce(topic, value, key, partition, take, headers=list(headers))
+                    unreported = 0
+                else:
+                    produce(topic, value, key, partition, headers=list(headers))
         except BufferError:
             raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
+
+    def _produce_rows(self, rows: RowRecords, report_bytes: int) -> None:
+        """The same for rows, without an object for each."""
+        produce, take, unreported = self._client.produce, self._delivered.take, report_bytes
+        topic, partition, messages = rows
+        common, name = messages.common, messages.header
+        for value, text, key in zip(messages.values, messages.texts, messages.keys, strict=True):
+            unreported += len(value)
+            if unreported >= report_bytes:
+                produce(topic, value, key, partition, take, headers=[*common, (name, text)])
+                unreported = 0
+            else:
+                produce(topic, value, key, partition, headers=[*common, (name, text)])
 
     def _abandoned(self, raised: KafkaException) -> HotspareError:
         """The error for a transaction whose commit was not asked for, or was refused: after the abort nothing of it is left."""

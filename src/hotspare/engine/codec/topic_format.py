@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from hotspare.engine.codec.outputs import TEXT_FORMATS
+from hotspare.engine.routing import message_key
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.model.connectors import is_bus
-from hotspare.model.project import ConnectorDirection, Window
+from hotspare.model.delivery import MessageCut, message_cut
+from hotspare.model.project import Connector, ConnectorDirection, Window
+from hotspare.model.types import Field, Schema
 
 _OF_TYPE = {
     "binary": MessageFormat.ARROW,
@@ -24,8 +28,19 @@ def outbound_format(window: Window) -> MessageFormat:
     return _format_of(window, ConnectorDirection.SUBSCRIBE, MessageFormat.ARROW)
 
 
+def outbound_key(window: Window, schema: Schema) -> tuple[Field, ...]:
+    """Returns the fields that are the key of each output's message; none if the window's outputs are published in blocks."""
+    connector = _bus_connector(window, ConnectorDirection.SUBSCRIBE)
+    if outbound_format(window) not in TEXT_FORMATS or connector is None or message_cut(connector) is MessageCut.PER_BLOCK:
+        return ()
+    return message_key(schema)
+
+
 def _format_of(window: Window, direction: ConnectorDirection, otherwise: MessageFormat) -> MessageFormat:
-    for connector in window.connectors:
-        if is_bus(connector) and connector.direction is direction:
-            return _OF_TYPE.get(connector.get("kafkatype").strip().lower(), otherwise)
-    return otherwise
+    connector = _bus_connector(window, direction)
+    return otherwise if connector is None else _OF_TYPE.get(connector.get("kafkatype").strip().lower(), otherwise)
+
+
+def _bus_connector(window: Window, direction: ConnectorDirection) -> Connector | None:
+    """Returns the window's first connector for its own topic in this direction."""
+    return next((each for each in window.connectors if is_bus(each) and each.direction is direction), None)

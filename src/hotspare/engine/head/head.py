@@ -24,6 +24,7 @@ from hotspare.engine.codec import arrow_block, avro_block
 from hotspare.engine.codec.csv.decode import CsvOptions, DecodedRows, decode_rows, renumbered
 from hotspare.engine.codec.json.decode import decode_json
 from hotspare.engine.head.folding import folded
+from hotspare.engine.head.required import lacking
 from hotspare.engine.head.stateless import Chain, passed_rows, refused_rows
 from hotspare.engine.head.update_blocks import rows_of_blocks
 from hotspare.engine.routing import Routing, routing_of
@@ -44,6 +45,7 @@ from hotspare.model.events import Opcode
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.model.types import FieldType, Schema
+from hotspare.model.windows.registry import type_of
 
 if TYPE_CHECKING:
     from hotspare.engine.plan import Plan
@@ -64,6 +66,8 @@ class TopicHead:
     chain: Chain | None
     routing: Routing | None = None
     """Where its events belong; None where any partition will do."""
+    required: tuple[int, ...] = ()
+    """Places of the fields that may not be null."""
 
     @property
     def entry_schema(self) -> Schema:
@@ -109,7 +113,10 @@ class Head:
         for i, source in enumerate(resolved.sources):
             chain = chains[i] if chains else None
             form = (options or {}).get(source, CsvOptions())
-            topics.append(TopicHead(str(source), resolved.schema(source), form, chain, routing_of(resolved, source, shards)))
+            schema, routing = resolved.schema(source), routing_of(resolved, source, shards)
+            window = resolved.window(source).window
+            required = tuple(schema.index[name] for name in type_of(window).required(window))
+            topics.append(TopicHead(str(source), schema, form, chain, routing, required))
         return cls(tuple(topics))
 
     @classmethod
@@ -256,6 +263,8 @@ def _decoded(
 
 def _worked(head: TopicHead, topic: int, raw: pa.RecordBatch, events: list[DecodedRows], told: list[BadRows]) -> list[_Piece]:
     """Pieces of decoded events of one topic, whose messages are rows of `raw`, behind the chain; and of those `told`."""
+    if head.required:
+        events = [_refused(rows, lacking(rows, raw, head.schema, head.required), head, told) for rows in events]
     if head.routing is not None:
         partition = raw.column("partition").to_numpy()
         events = [_in_place(rows, head, head.routing, partition, told) for rows in events]
@@ -295,11 +304,17 @@ def _refused_for(
 ) -> DecodedRows:
     """The other events; those that are wrong are added to `bad`."""
     wrong = np.flatnonzero(is_wrong)
-    if not len(wrong):
+    return _refused(rows, Refusals.of(wrong, np.zeros(len(wrong), np.int64), [(reason, reason.sentence)]), head, bad)
+
+
+def _refused(rows: DecodedRows, refused: Refusals, head: TopicHead, bad: list[BadRows]) -> DecodedRows:
+    """Returns the events that are not refused; the others are added to `bad`."""
+    if not len(refused):
         return rows
-    refused = Refusals.of(wrong, np.zeros(len(wrong), np.int64), [(reason, reason.sentence)])
     bad.append(refused_rows(rows, refused, head.schema, head.window))
-    return passed_rows(rows, ~is_wrong, rows.columns)
+    passes = np.ones(len(rows.message), np.bool_)
+    passes[refused.rows] = False
+    return passed_rows(rows, passes, rows.columns)
 
 
 def _dropped(given: DecodedRows, passed: DecodedRows, bad: list[BadRows]) -> list[_Piece]:

@@ -29,6 +29,8 @@ class BadReason(StrEnum):
     """Another opcode at an insert-only window (A15)."""
     OPCODE = "opcode"
     """An opcode that only leaves windows: update block."""
+    REQUIRED = "required"
+    """A field is null that its source window requires."""
     NULL_KEY = "null-key"
     NULL_TIME = "null-time"
     """The time field of a retention."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from hotspare.bus.contract import Bus, Commit, Outgoing, Partition, Progress
@@ -29,7 +31,7 @@ def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
     if missing := rules.missing_records(view):
         return NextCommit(Commit({}, missing), {}, 0, 0, "", [])
     blocks: list[Block] = []
-    messages: dict[str, list[Outgoing]] = {}
+    messages: dict[str, Sequence[Outgoing]] = {}
     progress: dict[str, Progress] = {}
     sent: dict[str, int] = {}
     rows_left, bytes_left, cut = view.commit_rows, view.commit_bytes, ""
@@ -41,7 +43,7 @@ def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
             batches = list(held.after(before, min(rows_left, through - before), bytes_left))
             last = mark_of(batches[-1], batches[-1].num_rows - 1)
             found = state.message_sizes.cut(batches, output, epoch, codec)
-            messages[output.topic] = [block.message for block in found]
+            messages[output.topic] = found[0].messages if len(found) == 1 else [each for block in found for each in block.messages]
             blocks += found
             sent[output.stream] = last.sequence
             rows_left -= sum(batch.num_rows for batch in batches)

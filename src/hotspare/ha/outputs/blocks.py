@@ -7,7 +7,7 @@ is remembered per stream. A single row is sent whatever its size: the bus compre
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hotspare.bus.contract import Outgoing
 from hotspare.engine.rows.batch import has_causes
-from hotspare.ha.outputs.message import alike, output_message
+from hotspare.ha.outputs.message import alike, output_message, row_messages
 from hotspare.ha.ports import BlockCodec
 from hotspare.ha.rules.settings import OutputStream
 
@@ -26,17 +26,26 @@ _ROOM = 4
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One message with the rows that are in it, from sequence `first` on."""
+    """Rows from sequence `first` on, in one message, or with a message for each."""
 
     stream: str
     topic: str
-    message: Outgoing
+    messages: Sequence[Outgoing]
     first: int
     rows: int
 
+    def apart(self) -> Iterator[Block]:
+        """Yields each message as a block of its own."""
+        if len(self.messages) == 1:
+            yield self
+            return
+        for place, message in enumerate(self.messages):
+            yield Block(self.stream, self.topic, (message,), self.first + place, 1)
+
     @property
     def bytes(self) -> int:
-        return self.message.size_bytes
+        """The size of the largest message."""
+        return max(message.size_bytes for message in self.messages)
 
 
 @dataclass(slots=True)
@@ -58,8 +67,8 @@ class MessageSizes:
         for block in blocks:
             limit = self.bytes_max.get(block.topic)
             if limit is not None and block.bytes > limit:
-                return block
-        largest = max(blocks, key=lambda block: block.bytes)
+                return next(each for each in block.apart() if each.bytes > limit)
+        largest = max(max(blocks, key=lambda block: block.bytes).apart(), key=lambda block: block.bytes)
         self._refused[largest.topic] = largest.bytes * 3 // 4
         return largest
 
@@ -68,6 +77,8 @@ class MessageSizes:
 
     def cut(self, batches: Sequence[pa.RecordBatch], output: OutputStream, epoch: int, codec: BlockCodec) -> list[Block]:
         """The messages of these outputs, which follow each other."""
+        if output.message_key:
+            return [_of_rows(rows, output, epoch) for rows in batches]
         has_ends = has_causes(batches[0])
         whole = _Rows([_together(batches)] if has_ends else batches)
         bytes_max = self.limit(output.topic)
@@ -81,12 +92,23 @@ class MessageSizes:
             if bytes_max is not None and message.size_bytes > bytes_max and part.num_rows > 1:
                 rows = part.num_rows // 2
                 continue
-            blocks.append(Block(output.stream, output.topic, message, part.column(0)[0].as_py(), part.num_rows))
+            blocks.append(Block(output.stream, output.topic, (message,), _first(part), part.num_rows))
             start += part.num_rows
             if bytes_max is None or message.size_bytes * _ROOM <= bytes_max:
                 rows = min(self.rows_max, rows * 2)
         self._rows[output.stream] = rows
         return blocks
+
+
+def _of_rows(rows: pa.RecordBatch, output: OutputStream, epoch: int) -> Block:
+    """Returns a message for each row."""
+    messages = row_messages(rows, output.format, epoch, output.message_key)
+    return Block(output.stream, output.topic, messages, _first(rows), rows.num_rows)
+
+
+def _first(rows: pa.RecordBatch) -> int:
+    sequence: int = rows.column(0)[0].as_py()
+    return sequence
 
 
 class _Rows:

@@ -1,22 +1,35 @@
-"""One message of an output topic: its value in the stream's format, in its headers which outputs it holds and under which epoch.
+"""Messages of an output topic: the value in the stream's format, in the headers which outputs it holds and under which epoch.
 
 What the headers say is enough to know what is committed, whatever the format (SPEC B13, DESIGN section 5).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from hotspare.bus.contract import CAUSE_HEADER, EPOCH_HEADER, FORMAT_HEADER, OUTPUTS_HEADER, TICK, Message, Outgoing, Progress
-from hotspare.engine.codec.outputs import encode_outputs
+from hotspare.bus.contract import (
+    CAUSE_HEADER,
+    EPOCH_HEADER,
+    FORMAT_HEADER,
+    OUTPUTS_HEADER,
+    TICK,
+    Message,
+    Outgoing,
+    OutputNumbers,
+    Progress,
+    RowMessages,
+)
+from hotspare.engine.codec.outputs import encode_each, encode_outputs
+from hotspare.engine.routing import row_keys
 from hotspare.engine.rows.batch import BEAT, CAUSE_COLUMNS, MessageFormat, has_causes, without_causes
-from hotspare.ha.outputs.held import mark_of
 from hotspare.ha.ports import BlockCodec
+from hotspare.model.types import Field
 from hotspare.positions import OutputId
-
-_NUMBERS = 8
 
 
 def output_message(block: pa.RecordBatch, format_: MessageFormat, epoch: int, codec: BlockCodec) -> Outgoing:
@@ -25,21 +38,45 @@ def output_message(block: pa.RecordBatch, format_: MessageFormat, epoch: int, co
     rows = without_causes(block)
     is_beat = has_causes(block) and block.column("hs:opcode")[0].as_py() == BEAT
     value = b"" if is_beat else codec.encode(rows) if format_ is MessageFormat.ARROW else encode_outputs(rows, format_)
-    first, last = int(block.column(0)[0].as_py()), mark_of(block, block.num_rows - 1)
-    cause = last.output_id
-    place = () if cause is None else (cause.topic, cause.partition, cause.offset, cause.index, cause.ordinal)
-    numbers = (first, last.sequence, last.digest, *place)
-    outputs = " ".join(str(number) for number in numbers).encode()
-    headers: tuple[tuple[str, bytes], ...]
-    headers = ((FORMAT_HEADER, format_.header), (EPOCH_HEADER, str(epoch).encode()), (OUTPUTS_HEADER, outputs))
+    (outputs,) = _outputs_texts(block.column(0).slice(0, 1), block.slice(block.num_rows - 1))
+    headers = (*_common_headers(format_, epoch), (OUTPUTS_HEADER, outputs))
     if has_causes(block):
-        headers = (*headers, (CAUSE_HEADER, _cause(block)), *(TICK.headers if is_beat else ()))
+        headers = (*headers, (CAUSE_HEADER, _causes(block.slice(0, 1))[0]), *(TICK.headers if is_beat else ()))
     return Outgoing(value, headers)
 
 
-def _cause(block: pa.RecordBatch) -> bytes:
-    time_us, is_second = (block.column(name)[0].as_py() for name, _ in CAUSE_COLUMNS)
-    return b"%d 1" % time_us if is_second else b"%d" % time_us
+def row_messages(rows: pa.RecordBatch, format_: MessageFormat, epoch: int, message_key: Sequence[Field]) -> Sequence[Outgoing]:
+    """Returns a message for each output, whose key is that of the row; `format_` is one of TEXT_FORMATS."""
+    values, keys = encode_each(without_causes(rows), format_), row_keys(rows, message_key).to_pylist()
+    found = RowMessages(_common_headers(format_, epoch), values, OUTPUTS_HEADER, _outputs_texts(rows.column(0), rows), keys)
+    if not has_causes(rows):
+        return found
+    told = zip(found, _causes(rows), rows.column("hs:opcode").to_pylist(), strict=True)
+    return [_with_cause(message, cause, opcode) for message, cause, opcode in told]
+
+
+def _with_cause(message: Outgoing, cause: bytes, opcode: int) -> Outgoing:
+    """Returns the message of an output of a stream with beats; a beat has no value."""
+    headers = (*message.headers, (CAUSE_HEADER, cause))
+    return Outgoing(b"", (*headers, *TICK.headers)) if opcode == BEAT else message._replace(headers=headers)
+
+
+def _common_headers(format_: MessageFormat, epoch: int) -> tuple[tuple[str, bytes], ...]:
+    return (FORMAT_HEADER, format_.header), (EPOCH_HEADER, b"%d" % epoch)
+
+
+def _outputs_texts(first: pa.Array, last: pa.RecordBatch) -> list[bytes]:
+    """Returns the header of each message whose first output has the sequence `first`, and whose last one is the row `last`."""
+    sequence, topic, partition, offset, index, ordinal, digest = (last.column(i).cast(pa.string()) for i in range(7))
+    numbers = (first.cast(pa.string()), sequence, digest, topic, partition, offset, index, ordinal)
+    texts: list[bytes] = pc.binary_join_element_wise(*numbers, " ").cast(pa.binary()).to_pylist()
+    return texts
+
+
+def _causes(rows: pa.RecordBatch) -> list[bytes]:
+    """Returns the header of each row as the first of a message."""
+    times, seconds = (rows.column(name).to_pylist() for name, _ in CAUSE_COLUMNS)
+    return [b"%d 1" % time_us if is_second else b"%d" % time_us for time_us, is_second in zip(times, seconds, strict=True)]
 
 
 def alike(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
@@ -50,8 +87,7 @@ def alike(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 def progress_of(message: Message) -> Progress | None:
     """What was committed with an output message, by its headers; None where they do not say it. Epoch 0: it may be another's."""
-    numbers = (message.header(OUTPUTS_HEADER) or b"").split()
-    if len(numbers) != _NUMBERS or not all(number.isdigit() for number in numbers):
+    told = OutputNumbers.of_message(message)
+    if told is None:
         return None
-    _, sequence, digest, topic, partition, offset, index, ordinal = map(int, numbers)
-    return Progress(sequence, OutputId(topic, partition, offset, index, ordinal), digest, 0)
+    return Progress(told.last, OutputId(told.topic, told.partition, told.offset, told.row, told.ordinal), told.digest, 0)

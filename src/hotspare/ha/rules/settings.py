@@ -15,6 +15,7 @@ from hotspare.errors import UsageError
 from hotspare.ha.rules.cron import parse_cron
 from hotspare.inbound import Inbound
 from hotspare.model.quality import PRECISE, Quality
+from hotspare.model.types import Field
 from hotspare.shard import WHOLE, Shard
 
 
@@ -34,13 +35,15 @@ class InboundTopic:
 @dataclass(frozen=True, slots=True)
 class OutputStream:
     """An output stream (`query/window`, or `engine.rows.batch.BAD_STREAM`) and the topic that it is published to. `has_beats`:
-    other projects may read it."""
+    other projects may read it. `message_key`: if each output is a message of its own, the fields of which that has its key; none if
+    messages are blocks of outputs."""
 
     stream: str
     topic: str
     quality: Quality = PRECISE
     format: MessageFormat = MessageFormat.ARROW
     has_beats: bool = False
+    message_key: tuple[Field, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,6 +237,10 @@ class WindowType(ABC, Generic[W]):
         """Of events that enter here, the field by which the project says that they are partitioned; "" where it says nothing."""
         return ""
 
+    def required(self, window: W) -> tuple[str, ...]:
+        """Returns the fields that may not be null in events that enter here."""
+        return ()
+
     def reads(self, window: W) -> str:
         """Of events that enter here, the stream of another project that they are outputs of; "" where there is none."""
         return ""

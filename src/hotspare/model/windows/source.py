@@ -11,7 +11,7 @@ from hotspare.model.cascades import check_reads
 from hotspare.model.connectors import FALSE_TEXTS, NO_KEY_COLUMN
 from hotspare.model.durations import format_duration
 from hotspare.model.events import Opcode
-from hotspare.model.frontends.esp_xml.elements import PARTITION_BY, READS, SOURCE_IDLE, window_shape
+from hotspare.model.frontends.esp_xml.elements import PARTITION_BY, READS, REQUIRED_FIELDS, SOURCE_IDLE, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, retention
 from hotspare.model.frontends.values import parse_span
@@ -44,6 +44,8 @@ class SourceWindow(Window):
     """So long after its newest event, event time goes on by itself behind it; 0: it stands still."""
     reads: str = ""
     """The output stream of another project whose outputs are the events, `project/query/window`; "" for a topic of its own."""
+    required: tuple[str, ...] = ()
+    """Fields that may not be null: an event that lacks one is a bad event."""
 
 
 class SourceType(WindowType[SourceWindow]):
@@ -52,8 +54,8 @@ class SourceType(WindowType[SourceWindow]):
     of_recent_input = True
     inputs: ClassVar[Inputs] = NO_INPUT
     connectors = frozenset(ConnectorDirection)
-    yaml_keys = ("opcodes", "keys", "retention", "partition_by", "idle", "reads")
-    xml = window_shape(f"insert-only autogen-key {PARTITION_BY} {SOURCE_IDLE} {READS}", "retention")
+    yaml_keys = ("opcodes", "keys", "retention", "partition_by", "idle", "reads", "required")
+    xml = window_shape(f"insert-only autogen-key {PARTITION_BY} {SOURCE_IDLE} {READS} {REQUIRED_FIELDS}", "retention")
     example = """
 windows:
   keyed: {type: source, schema: "id*:string,at:stamp,x:double", retention: {bytime_sliding: 30 minutes, field: at}}
@@ -63,6 +65,7 @@ windows:
   collapsed: {type: source, opcodes: any, index: empty, schema: "id*:int64,s:string", updates: collapsed, output: insert-only}
   quiet: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,at:stamp", idle: 10 seconds}
   promised: {type: source, opcodes: any, index: empty, schema: "id*:int64,x:double", produces: insert-only}
+  complete: {type: source, opcodes: any, schema: "id*:int64,s:string,x:double", required: [x, s]}
 singletons: included
 """
 
@@ -85,6 +88,7 @@ singletons: included
             partition_by=values.text(node, "partition_by"),
             idle_us=_idle_us(values.text(node, "idle"), node.values.get("idle", node).place, values.found),
             reads=values.text(node, "reads"),
+            required=values.names(node, "required"),
         )
 
     def write_yaml(self, window: SourceWindow, writer: YamlWriter) -> Written:
@@ -97,6 +101,8 @@ singletons: included
             own["idle"] = format_duration(window.idle_us)
         if window.reads:
             own["reads"] = window.reads
+        if window.required:
+            own["required"] = list(window.required)
         return own | writer.retention(window.retention)
 
     def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> SourceWindow:
@@ -108,6 +114,7 @@ singletons: included
             partition_by=values.attribute(element, PARTITION_BY),
             idle_us=_idle_us(values.attribute(element, SOURCE_IDLE), common["place"], values.found),
             reads=values.attribute(element, READS),
+            required=values.names(element, REQUIRED_FIELDS),
         )
 
     def write_xml(self, window: SourceWindow) -> Xml:
@@ -122,6 +129,8 @@ singletons: included
             own[SOURCE_IDLE] = format_duration(window.idle_us)
         if window.reads:
             own[READS] = window.reads
+        if window.required:
+            own[REQUIRED_FIELDS] = ",".join(window.required)
         return Xml("", attributes=own, children=retention(window.retention))
 
     def check(self, window: SourceWindow, given: Sequence[Given], found: Mistakes) -> None:
@@ -131,6 +140,7 @@ singletons: included
         if window.partition_by and window.schema is not None and window.partition_by not in window.schema.index:
             hint = nearest(window.partition_by, window.schema.names)
             found.add(window.place, f"window {window.name} is partitioned by the unknown field {window.partition_by!r}", hint)
+        _check_required(window, found)
         if window.reads:
             check_reads(window, window.reads, window.place, found)
         for connector in window.connectors:
@@ -144,6 +154,8 @@ singletons: included
         }
         if window.idle_us:
             meaning["idle"] = format_duration(window.idle_us)
+        if window.required:
+            meaning["required"] = ", ".join(sorted(set(window.required)))
         return {**meaning, "reads": window.reads} if window.reads else meaning
 
     def remembered(self, window: SourceWindow) -> Iterator[Remembered]:
@@ -162,6 +174,9 @@ singletons: included
 
     def partition_by(self, window: SourceWindow) -> str:
         return window.partition_by
+
+    def required(self, window: SourceWindow) -> tuple[str, ...]:
+        return window.required
 
     def reads(self, window: SourceWindow) -> str:
         return window.reads
@@ -195,6 +210,15 @@ def _check_autogenerated_key(window: SourceWindow, found: Mistakes) -> None:
             f"window {window.name} generates its key, so its key must be one int64 or string field, not {listed(own)}",
             "use one key field such as id*:int64",
         )
+
+
+def _check_required(window: SourceWindow, found: Mistakes) -> None:
+    fields = {} if window.schema is None else {field.name: field for field in window.schema.fields}
+    for name in window.required if fields else ():
+        if name not in fields:
+            found.add(window.place, f"window {window.name} requires the unknown field {name!r}", nearest(name, list(fields)))
+        elif window.key_origin is KeyOrigin.AUTOGENERATED and fields[name].is_key:
+            found.add(window.place, f"window {window.name} requires field {name}, which it generates", "leave it out of required")
 
 
 def _check_generated_key(window: SourceWindow, connector: Connector, found: Mistakes) -> None:

@@ -39,14 +39,14 @@ def rows_to_csv(batch: pa.RecordBatch, style: CsvStyle, prefix: RowPrefix = RowP
     """
     if batch.num_rows == 0:
         return b""
-    lines = _lines(batch, style, prefix)
+    lines = csv_rows(batch, style, prefix)
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
     return bytes(joined[0].as_py().encode() + b"\n")
 
 
 def row_texts(batch: pa.RecordBatch, style: CsvStyle) -> list[str]:
     """The same, row by row, without line feeds between them."""
-    texts: list[str] = _lines(batch, style, RowPrefix.EVENT).to_pylist()
+    texts: list[str] = csv_rows(batch, style).to_pylist()
     return texts
 
 
@@ -59,7 +59,8 @@ def field_texts(rows: pa.Table, style: CsvStyle) -> list[str]:
     return texts
 
 
-def _lines(batch: pa.RecordBatch, style: CsvStyle, prefix: RowPrefix) -> pa.Array:
+def csv_rows(batch: pa.RecordBatch, style: CsvStyle, prefix: RowPrefix = RowPrefix.EVENT) -> pa.Array:
+    """Returns the text of each row, without a line feed behind it."""
     letters = {"opcode": opcode_letters, "flags": flag_letters}
     columns = [letters[name](batch.column(f"hs:{name}")) for name in prefix.value]
     first = " " if style is CsvStyle.FILE and columns else ""

@@ -181,6 +181,15 @@ def has_field(text: bytes, schema: Schema) -> bool | None:
     return any(name in schema.index for name in names) if objects else None
 
 
+def unknown_members(value: bytes, schema: Schema) -> list[frozenset[str]]:
+    """Returns, for each object or other text of a message in order, the names of members that mean nothing in an event."""
+    found, known = list[frozenset[str]](), frozenset(names_wanted(schema))
+    for item in _items(value):
+        members = [] if isinstance(item, _NoObject) else _event_members(item[0], schema)[0]
+        found.append(frozenset(name for name, _ in members) - known)
+    return found
+
+
 def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:
     """Names of the members of a message's first object that are strings, and of those that are numbers; none if no object can be
     read."""

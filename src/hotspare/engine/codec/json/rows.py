@@ -19,15 +19,21 @@ _NO_NUMBERS = ("nan", "inf", "-inf")
 
 
 def rows_to_json(batch: pa.RecordBatch, schema: Schema, prefix: RowPrefix = RowPrefix.EVENT) -> bytes:
-    """One object per row of a batch of `engine.rows.batch.output_schema`, each with a line feed.
-
-    Members: `opcode` and `flags` as the letters of CSV, the fields, and `hs:sequence`; without the whole prefix what it has, and
-    the fields. Doubles are the shortest text that reads
-    back ("nan", "inf" as strings), dates seconds and stamps microseconds since 1970, money a number with 4 decimals, blobs
-    base64, arrays are arrays.
-    """
+    """Returns one object per row of a batch of `engine.rows.batch.output_schema`, each with a line feed (`json_rows`)."""
     if batch.num_rows == 0:
         return b""
+    lines = json_rows(batch, schema, prefix)
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
+    return bytes(joined[0].as_py().encode() + b"\n")
+
+
+def json_rows(batch: pa.RecordBatch, schema: Schema, prefix: RowPrefix = RowPrefix.EVENT) -> pa.Array:
+    """Returns one object per row, as a string without a line feed.
+
+    Members: `opcode` and `flags` as the letters of CSV, the fields, and `hs:sequence`; with another prefix only its members, and
+    the fields. Doubles are the shortest text that reads back ("nan", "inf" as strings), dates seconds and stamps microseconds since
+    1970, money a number with 4 decimals, blobs base64, arrays are arrays.
+    """
     texts = [opcode_letters(batch.column("hs:opcode")), flag_letters(batch.column("hs:flags"))]
     members = [
         (name, pc.binary_join_element_wise('"', text, '"', "")) for name, text in zip(meta_names(schema), texts, strict=True)
@@ -40,9 +46,7 @@ def rows_to_json(batch: pa.RecordBatch, schema: Schema, prefix: RowPrefix = RowP
     for number, (name, text) in enumerate(members):
         pieces += [f"{',' if number else '{'}{json.dumps(name)}:", text]
     pieces.append("}")
-    lines = pc.binary_join_element_wise(*(pa.scalar(p) if isinstance(p, str) else p for p in pieces), "")
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
-    return bytes(joined[0].as_py().encode() + b"\n")
+    return pc.binary_join_element_wise(*(pa.scalar(p) if isinstance(p, str) else p for p in pieces), "")
 
 
 def _text(column: pa.Array) -> pa.Array:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 EXTENSION = "urn:hotspare"
-"""Namespace of what ESP XML cannot say: `publish`, `quality`, `beats` and `resident` of a window, `partition-by` and `reads` of a
-source window, `dialect` of an expression, `by` of a retention."""
+"""Namespace of what ESP XML cannot say: `publish`, `quality`, `beats` and `resident` of a window, `partition-by`, `required` and
+`reads` of a source window, `dialect` of an expression, `by` of a retention."""
 
 PUBLISH = f"{{{EXTENSION}}}publish"
 QUALITY = f"{{{EXTENSION}}}quality"
@@ -23,6 +23,7 @@ DIALECT = f"{{{EXTENSION}}}dialect"
 PARTITION_BY = f"{{{EXTENSION}}}partition-by"
 GROUPED_BY = f"{{{EXTENSION}}}by"
 READS = f"{{{EXTENSION}}}reads"
+REQUIRED_FIELDS = f"{{{EXTENSION}}}required"
 PATTERN_AFTER_MATCH = f"{{{EXTENSION}}}after-match"
 SOURCE_IDLE = f"{{{EXTENSION}}}idle"
 

@@ -41,8 +41,12 @@ class EspValues:
         if kind is None:
             return None
         limit, field, unit = tree.text(element), tree.attribute(element, "field"), tree.attribute(element, "unit")
-        by = tuple(part.strip() for part in tree.attribute(element, GROUPED_BY).split(",") if part.strip())
+        by = self.names(element, GROUPED_BY)
         return parse_retention(kind, limit, field, unit, by, place, self.found)
+
+    def names(self, element: Any, attribute: str) -> tuple[str, ...]:
+        """The names that an attribute lists, with commas between; none if it is not there."""
+        return tuple(part.strip() for part in self.tree.attribute(element, attribute).split(",") if part.strip())
 
     def truth(self, element: Any, name: str) -> str:
         return self.tree.true(element, name)

@@ -45,7 +45,7 @@ class YamlValues:
             return None
         limit = self.text(entries, kinds[0])
         field, unit = self.text(entries, "field"), self.text(entries, "unit")
-        by = tuple(self.substitution.apply(each.value, each.place) for each in self.listed(entries.values.get("by"), "by"))
+        by = self.names(entries, "by")
         return parse_retention(RETENTION_KINDS[kinds[0]], limit, field, unit, by, entries.place, self.found)
 
     def expression(self, node: Node, what: str) -> Expression:
@@ -112,6 +112,10 @@ class YamlValues:
         if node is not None:
             self.found.add(node.place, f"{what} is not a list of names", "write [a, b]")
         return []
+
+    def names(self, node: Entries, key: str) -> tuple[str, ...]:
+        """The names listed under a key; none if it is not there."""
+        return tuple(self.substitution.apply(each.value, each.place) for each in self.listed(node.values.get(key), key))
 
     def option(self, node: Entries, key: str, options: Mapping[str, V], what: str, default: V) -> V:
         if key not in node.values:
