@@ -113,6 +113,15 @@ class LogFormat(Enum):
     JSON = "json"
 
 
+class LogLevel(Enum):
+    """The least level of the lines that are logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 class DemoProject(Enum):
     """Which project the demo runs."""
 
