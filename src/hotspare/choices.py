@@ -113,6 +113,14 @@ class LogFormat(Enum):
     JSON = "json"
 
 
+class MissingTopic(Enum):
+    """What a publisher does about an inbound topic that does not exist."""
+
+    REFUSE = "refuse"
+    """Engines create it, with as many partitions as they read. The default."""
+    CREATE = "create"
+
+
 class LogLevel(Enum):
     """The least level of the lines that are logged."""
 

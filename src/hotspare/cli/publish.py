@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.bus.open import open_bus
+from hotspare.choices import MissingTopic
 from hotspare.cli.shared.inbound import Target, inbound_place, say_published
 from hotspare.cli.shared.places import PATH, PATH_OR_URL, URL
 from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
@@ -80,6 +81,12 @@ _SkipLostOption = Annotated[
 ]
 
 
+_CreateOption = Annotated[
+    bool,
+    typer.Option("--create", help="Create the topic, with --shards partitions, if no engine did; by default that is refused."),
+]
+
+
 class _Flags(StrEnum):
     normal = "normal"
     partialupdate = "partialupdate"
@@ -109,6 +116,7 @@ def command(
     source: Annotated[str, typer.Option(help="Name under which the position is kept; by default the file's path.")] = "",
     partition: _PartitionOption = None,
     shards: ShardsOption = 1,
+    create: _CreateOption = False,
     group: GroupOption = "",
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
@@ -139,6 +147,7 @@ def command(
             stamp_unit=chosen_stamp_unit(stamp_unit),
             schema=window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),
         )
+        target = replace(target, missing=MissingTopic.CREATE if create else MissingTopic.REFUSE)
         target = _placed(target, chosen, partition_field(opened, target.prefix, project, set_, window))
         options = replace(_options(form, "growing" if growing else "fixed"), header_rows=header, rate=rate, events_max=maxevents)
         options = replace(options, repeats=repeatcount, block_rows=blocksize, source_name=source)
