@@ -114,7 +114,7 @@ class LogFormat(Enum):
 
 
 class MissingTopic(Enum):
-    """What a publisher does about an inbound topic that does not exist."""
+    """The action of a publisher if an inbound topic does not exist."""
 
     REFUSE = "refuse"
     """Engines create it, with as many partitions as they read. The default."""

@@ -86,6 +86,9 @@ _CreateOption = Annotated[
     typer.Option("--create", help="Create the topic, with --shards partitions, if no engine did; by default that is refused."),
 ]
 
+_MISSING = {True: MissingTopic.CREATE, False: MissingTopic.REFUSE}
+"""By whether --create was given."""
+
 
 class _Flags(StrEnum):
     normal = "normal"
@@ -135,7 +138,7 @@ def command(
     from hotspare.cli.shared.project_file import Side, partition_field, window_schema
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
-    target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards)
+    target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards, missing=_MISSING[create])
     with contextlib.closing(open_bus(target.bus_url)) as opened:
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
@@ -147,10 +150,9 @@ def command(
             stamp_unit=chosen_stamp_unit(stamp_unit),
             schema=window_schema(opened, target.prefix, project, set_, window, Side.SOURCE),
         )
-        target = replace(target, missing=MissingTopic.CREATE if create else MissingTopic.REFUSE)
         target = _placed(target, chosen, partition_field(opened, target.prefix, project, set_, window))
-        options = replace(_options(form, "growing" if growing else "fixed"), header_rows=header, rate=rate, events_max=maxevents)
-        options = replace(options, repeats=repeatcount, block_rows=blocksize, source_name=source)
+        options = replace(_options(form, "growing" if growing else "fixed"), header_rows=header, rate=rate, source_name=source)
+        options = replace(options, repeats=repeatcount, block_rows=blocksize, events_max=maxevents)
         others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value, skip_lost)
         (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
 

@@ -110,6 +110,9 @@ JoinOption = Annotated[
     JoinFrom,
     typer.Option(help="What it makes its state from: a snapshot, or recent input alone, where all state is bounded by time."),
 ]
+SnapshotIntervalOption = Annotated[
+    int, typer.Option(help="Time between snapshots, where --snapshots does not say when; 0 takes none.")
+]
 BindOption = Annotated[
     list[str] | None, typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.")
 ]
@@ -134,9 +137,7 @@ def command(
     kafka_reader: KafkaReaderOption = KafkaReaderKind.SPAN,
     create_time: CreateTimeOption = CreateTime.REFUSE,
     lease_ms: Annotated[int, typer.Option(help="How long the active engine may show no progress.")] = 1000,
-    snapshot_interval_ms: Annotated[
-        int, typer.Option(help="Time between snapshots, where --snapshots does not say when; 0 takes none.")
-    ] = 5000,
+    snapshot_interval_ms: SnapshotIntervalOption = 5000,
     snapshots: SnapshotsOption = None,
     restore: RestoreOption = "",
     start: Annotated[

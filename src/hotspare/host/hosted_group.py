@@ -65,6 +65,7 @@ _HA_LOG: dict[HaEventKind, LogEvent] = {
     HaEventKind.STARTED: LogEvent.STATE_RESTORED,
     HaEventKind.SNAPSHOT_UNUSABLE: LogEvent.SNAPSHOT_REJECTED,
     HaEventKind.ROLE_CHANGED: LogEvent.ROLE_CHANGED,
+    HaEventKind.ACTED: LogEvent.HA_ACTION,
     HaEventKind.DIFFERENCE_SEEN: LogEvent.DIVERGED,
     HaEventKind.SNAPSHOT_WRITTEN: LogEvent.SNAPSHOT_WRITTEN,
     HaEventKind.SNAPSHOT_CONFIRMED: LogEvent.SNAPSHOT_CONFIRMED,

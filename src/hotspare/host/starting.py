@@ -22,7 +22,7 @@ POLL_S = 1.0
 
 
 class StartPhase(Enum):
-    """What an engine's start is at, as `hotspare status` shows it."""
+    """The phases of an engine's start, as `hotspare status` shows them."""
 
     COMPILING = "compiling kernels"
     LOADING = "loading kernels"
@@ -35,7 +35,7 @@ def shown_start(
     coordination: Coordination, groups: Sequence[tuple[str, Member]], phase: StartPhase, poll_s: float = POLL_S
 ) -> Iterator[None]:
     """Keeps the records of `groups` (name, this process as the group knows it) at `phase` while the block runs. A block that raises
-    leaves no record; after any other the record stays until the engine describes itself anew. Coordination errors are ignored."""
+    leaves no record; after any other the record stays until the engine writes its own. Coordination errors are ignored."""
     end = threading.Event()
     shown = [(group, replace(member, detail={**member.detail, STARTING: phase.value})) for group, member in groups]
 

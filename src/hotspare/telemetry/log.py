@@ -60,6 +60,11 @@ class LogEvent(Enum):
     RUNNER_ENDED = "runner_ended", Level.ERROR, "what moves the batches ended by itself"
     RUNNER_WARNING = "runner_warning", Level.WARNING, "what moves the batches works, slower than it could"
     ROLE_CHANGED = "role_changed", Level.INFO, "an engine changed its role"
+    HA_ACTION = (
+        "ha_action",
+        Level.DEBUG,
+        "an engine acts upon its role; if that succeeds, `role_changed` follows with the same reason",
+    )
     HA_NOTICE = "ha_notice", Level.INFO, "something happened in the group that people may want to know"
     HA_ALARM = "ha_alarm", Level.WARNING, "something happened in the group that people should look at"
     COORDINATION_LATE = (

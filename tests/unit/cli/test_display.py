@@ -1,4 +1,4 @@
-"""What a progress line shows on narrow and wide terminals: its numbers first, and never cut."""
+"""The line of progress on narrow and wide terminals has its numbers first, and never cuts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine's start is at is in its member records, and in no record of another process under its name."""
+"""Member records show the phase of an engine's start, but never replace the record of another process under its name."""
 
 from __future__ import annotations
 

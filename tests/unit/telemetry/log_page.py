@@ -13,9 +13,8 @@ _HEAD = """# The log
 Written by `make docs` from `src/hotspare/telemetry/log.py`; change the text there.
 
 An engine logs to standard error: a line for each start, end, readiness, change of role and failure, and none while nothing changes.
-`--log-format json` writes one JSON object per line, `--log-level debug` adds the routine of every few seconds, such as snapshots.
-
-    hotspare run machines.yaml --bus sqlite:///machines.db --log-format json --log-level warning
+`hotspare run --log-format json` writes one JSON object per line, `--log-level debug` adds the routine of every few seconds, such as
+snapshots, and `--log-level warning` leaves normal life out.
 
 Each line has a time in UTC, an event, a level, and the group and engine. Search and alert on events: their names are stable, the
 sentences are not. `error`: something was not done, or an engine ended. `warning`: the engine works on, but an operator should look.

@@ -21,7 +21,7 @@ from hotspare.model.project import PUBLICATIONS, Publication
 
 
 class PubsubMode(Enum):
-    """What the `pubsub` of a project says of its windows."""
+    """The values of `pubsub` of a project."""
 
     NONE = "none"
     AUTO = "auto"
