@@ -82,10 +82,11 @@ store-kills: setup-test ## kill -9 at every point of a snapshot's write, of who 
 soak: setup-test ## an hour under a light, steady load: memory, files, rows and threads at start and end (ARGS="--site kafka")
 	$(PY) -m benchmarks.soak $(ARGS)
 
-docs: $(STAMPS)/test ## write the generated pages again: docs/errors.md, docs/scope.md, docs/commands.md, docs/expressions.md, docs/python-modules.md
+docs: $(STAMPS)/test ## write the generated pages again: docs/errors.md, docs/scope.md, docs/commands.md, docs/log.md, docs/expressions.md, docs/python-modules.md
 	$(PY) -m tests.repo.errors_page
 	$(PY) -m tests.repo.scope
 	$(PY) -m tests.unit.cli.commands_page
+	$(PY) -m tests.unit.telemetry.log_page
 	$(PY) -m tests.unit.expressions.reference_page
 	$(PY) -m tests.unit.python_code.modules_page
 

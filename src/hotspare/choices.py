@@ -122,6 +122,23 @@ class LogFormat(Enum):
     JSON = "json"
 
 
+class MissingTopic(Enum):
+    """The action of a publisher if an inbound topic does not exist."""
+
+    REFUSE = "refuse"
+    """Engines create it, with as many partitions as they read. The default."""
+    CREATE = "create"
+
+
+class LogLevel(Enum):
+    """The least level of the lines that are logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 class DemoProject(Enum):
     """Which project the demo runs."""
 

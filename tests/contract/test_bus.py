@@ -26,6 +26,21 @@ def test_a_topic_is_created_once_with_its_partitions(bus: Bus) -> None:
         bus.create_topic("b", 2)
 
 
+def test_a_topic_that_never_held_a_message_grows(bus: Bus, open_bus_door: OpenBus) -> None:
+    bus.create_topic("in")
+    other = open_bus_door()
+    assert other.end_offset(IN) == 0
+    bus.grow_unused("in", 3)
+    bus.grow_unused("in", 2)
+    assert (dict(bus.topics()), dict(other.topics())) == ({"in": 3}, {"in": 3})
+    assert [door.append(Partition("in", 2), outgoing("a")) for door in (bus, other)] == [0, 1]
+    bus.trim(Partition("in", 2), 2)
+    bus.grow_unused("in", 4)
+    assert dict(bus.topics()) == {"in": 3}, "it held messages"
+    with pytest.raises(TopicMissing, match="topic out does not exist"):
+        bus.grow_unused("out", 2)
+
+
 @pytest.mark.parametrize(("topic", "partitions"), [("", 1), ("a\nb", 1), ("x" * 250, 1), ("a", 0), ("a", 100_000)])
 def test_an_unusable_topic_is_refused(bus: Bus, topic: str, partitions: int) -> None:
     with pytest.raises(UsageError):

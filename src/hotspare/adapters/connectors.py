@@ -239,9 +239,9 @@ class ConnectorSet:
                 if not is_bus(connector):
                     tasks.append(_Task(connector_path(window.id, connector), self._work(window.id, connector)))
                 else:
-                    self._log.event(
-                        LogEvent.CONNECTOR_SKIPPED, f"{connector.kind} is the bus itself", connector=f"{window.id}/{connector.name}"
-                    )
+                    does = "reads" if connector.direction is ConnectorDirection.PUBLISH else "writes"
+                    what = f"{connector.kind} is the bus: the engine itself {does} the topic of window {window.id}"
+                    self._log.event(LogEvent.CONNECTOR_BUILT_IN, what, connector=f"{window.id}/{connector.name}")
         return tasks
 
     def _work(self, window: WindowId, connector: Connector) -> Callable[[Turn, ConnectorStanding], None]:

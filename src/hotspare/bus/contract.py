@@ -207,6 +207,13 @@ class Bus(Protocol):
     def create_topic(self, topic: str, partitions: int = 1) -> None:
         """Atomic; no error if it exists with as many partitions, UsageError if with another number."""
 
+    def grow_unused(self, topic: str, partitions: int) -> None:
+        """Adds partitions up to `partitions` if the topic never held a message; else, or if it has as many, changes nothing.
+
+        Atomic but on Kafka, where a message that is appended at the same moment stays in the partition that its publisher chose:
+        an engine finds it misrouted. No bus takes partitions away: a publisher may be writing to them. TopicMissing.
+        """
+
     def topics(self) -> Mapping[str, int]:
         """Best effort: every topic and its number of partitions."""
 

@@ -196,6 +196,15 @@ class MemoryBusClient:
             logs = self._bus.logs.setdefault(topic, [PartitionLog() for _ in range(partitions)])
             limits.check_same_partitions(topic, len(logs), partitions)
 
+    def grow_unused(self, topic: str, partitions: int) -> None:
+        limits.check_topic(topic, partitions)
+        with self._bus.changed:
+            if topic not in self._bus.logs:
+                raise limits.topic_missing(topic)
+            logs = self._bus.logs[topic]
+            if not any(log.end for log in logs):
+                logs.extend(PartitionLog() for _ in range(partitions - len(logs)))
+
     def topics(self) -> Mapping[str, int]:
         _strike(self._bus, self._name, BusOperation.LOOK)
         with self._bus.changed:

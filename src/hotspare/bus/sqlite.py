@@ -62,11 +62,20 @@ class SqliteBus:
                 found = connection.execute(sql.FIND_TOPIC, (topic,)).fetchall()
                 if not found:
                     connection.execute(sql.ADD_TOPIC, (topic, partitions))
-                    for number in range(partitions):
-                        partition_id = connection.execute(sql.ADD_PARTITION, (topic, number)).lastrowid
-                        connection.execute(sql.partition_sql(int(partition_id or 0)).create)
+                    _add_partitions(connection, topic, range(partitions))
                     return
         limits.check_same_partitions(topic, found[0][0], partitions)
+
+    def grow_unused(self, topic: str, partitions: int) -> None:
+        limits.check_topic(topic, partitions)
+        with self._file.writing() as connection:
+            found = connection.execute(sql.FIND_TOPIC, (topic,)).fetchall()
+            if not found:
+                raise limits.topic_missing(topic)
+            if not connection.execute(sql.IS_UNUSED, (topic,)).fetchone()[0] or found[0][0] >= partitions:
+                return
+            connection.execute(sql.GROW_TOPIC, (partitions, topic))
+            _add_partitions(connection, topic, range(found[0][0], partitions))
 
     def topics(self) -> Mapping[str, int]:
         return dict(self._file.query(sql.LIST_TOPICS))
@@ -334,6 +343,12 @@ def _needed(connection: sqlite3.Connection, statements: PartitionSql, otherwise:
     """The oldest offset that a reader needs."""
     found = connection.execute(sql.FIND_NEEDED, (statements.id,)).fetchone()[0]
     return otherwise if found is None else int(found)
+
+
+def _add_partitions(connection: sqlite3.Connection, topic: str, numbers: range) -> None:
+    for number in numbers:
+        partition_id = connection.execute(sql.ADD_PARTITION, (topic, number)).lastrowid
+        connection.execute(sql.partition_sql(int(partition_id or 0)).create)
 
 
 def _insert(connection: sqlite3.Connection, statements: PartitionSql, messages: Sequence[Outgoing], now_us: int) -> int:

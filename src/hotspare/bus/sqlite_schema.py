@@ -38,6 +38,8 @@ KIND = FileKind(
 
 FIND_TOPIC = "SELECT partitions FROM topics WHERE topic=?"
 ADD_TOPIC = "INSERT INTO topics(topic, partitions) VALUES(?, ?)"
+IS_UNUSED = "SELECT max(end_offset)=0 FROM partitions WHERE topic=?"
+GROW_TOPIC = "UPDATE topics SET partitions=? WHERE topic=?"
 LIST_TOPICS = "SELECT topic, partitions FROM topics ORDER BY topic"
 FIND_PARTITION = "SELECT id FROM partitions WHERE topic=? AND number=?"
 ADD_PARTITION = "INSERT INTO partitions(topic, number) VALUES(?, ?)"

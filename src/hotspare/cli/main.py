@@ -12,41 +12,27 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from hotspare import __version__
 from hotspare.errors import HotspareError, ProjectError, UsageError
 from hotspare.interpreter import fix_environment
 from hotspare.telemetry.secrets import masked
 
-COMMANDS: tuple[str, ...] = (
-    "init",
-    "run",
-    "replay",
-    "publish",
-    "subscribe",
-    "adapter",
-    "validate",
-    "assess",
-    "status",
-    "start",
-    "stop",
-    "switchover",
-    "quality",
-    "trace",
-    "persist",
-    "restore",
-    "upgrade",
-    "state",
-    "reset",
-    "topics",
-    "demo",
-    "dev",
-)
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Run": ("run", "start", "stop"),
+    "Data": ("publish", "subscribe", "adapter", "topics"),
+    "Operate": ("status", "switchover", "quality", "persist", "restore", "upgrade", "state", "reset"),
+    "Develop": ("init", "validate", "assess", "replay", "trace", "demo", "dev"),
+}
+"""Headings of the help, and the commands below each."""
+COMMANDS: tuple[str, ...] = tuple(name for names in GROUPS.values() for name in names)
 """In the order of the help. Each is the function `command` of the module `hotspare.cli.<name>`, or several `commands` by name."""
 
+_SENTENCE_LENGTH_MAX = 1_000
 _PACKAGE = Path(__file__).parents[1]
 
 EXIT_FAILED = 1
@@ -54,10 +40,22 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 
+class _Grouped(TyperGroup):
+    """The command's help: commands by what they are for, each with its whole first sentence, however narrow the terminal. Context
+    and formatter are those of the click that typer brings along, which has no public name."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for heading, names in GROUPS.items():
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(heading):
+                formatter.write_dl([(name, each.get_short_help_str(_SENTENCE_LENGTH_MAX)) for name, each in found if each])
+
+
 def app() -> typer.Typer:
     """The command with all its sub-commands."""
     application = typer.Typer(
         name="hotspare",
+        cls=_Grouped,
         help="1+N hot-standby event processing on Apache Spark: no event lost, doubled or wrong.",
         no_args_is_help=True,
         add_completion=False,
@@ -68,7 +66,9 @@ def app() -> typer.Typer:
     @application.callback()
     def options(
         *,
-        version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Say it and exit.")] = False,
+        version: Annotated[
+            bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version of hotspare and exit.")
+        ] = False,
     ) -> None:
         pass
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.bus.open import open_bus
+from hotspare.choices import MissingTopic
 from hotspare.cli.shared.inbound import Target, inbound_place, say_published
 from hotspare.cli.shared.places import PATH, PATH_OR_URL, URL
 from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
@@ -89,6 +90,15 @@ _SkipLostOption = Annotated[
 ]
 
 
+_CreateOption = Annotated[
+    bool,
+    typer.Option("--create", help="Create the topic, with --shards partitions, if no engine did; by default that is refused."),
+]
+
+_MISSING = {True: MissingTopic.CREATE, False: MissingTopic.REFUSE}
+"""By whether --create was given."""
+
+
 class _Flags(StrEnum):
     normal = "normal"
     partialupdate = "partialupdate"
@@ -119,6 +129,7 @@ def command(
     source: Annotated[str, typer.Option(help="Name under which the position is kept; by default the file's path.")] = "",
     partition: _PartitionOption = None,
     shards: ShardsOption = 1,
+    create: _CreateOption = False,
     group: GroupOption = "",
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
@@ -137,8 +148,9 @@ def command(
     from hotspare.cli.shared.project_file import source_rows
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
-    with contextlib.closing(open_bus(chosen.bus_url)) as opened:
-        known = source_rows(opened, prefix_of(window, prefix), project, set_, window)
+    target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards, missing=_MISSING[create])
+    with contextlib.closing(open_bus(target.bus_url)) as opened:
+        known = source_rows(opened, target.prefix, project, set_, window)
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
             flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
@@ -151,8 +163,8 @@ def command(
             plain=known.defaults if plain else None,
         )
         others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value, skip_lost)
+        target = _placed(target, chosen, known)
         options = _options(form, "growing" if growing else "fixed", rate, (header, maxevents, repeatcount, blocksize), source)
-        target = _placed(Target(chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards), chosen, known)
         (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
 
 

@@ -15,6 +15,7 @@ from hotspare.choices import (
     JoinFrom,
     KafkaReaderKind,
     LogFormat,
+    LogLevel,
     OnDivergence,
     OnPoison,
     OtherStore,
@@ -39,6 +40,7 @@ from hotspare.places import absolute_path
 
 if TYPE_CHECKING:
     from hotspare.host.options import EngineOptions
+    from hotspare.telemetry.log import Level
 
 AddressOption = Annotated[
     str,
@@ -108,6 +110,9 @@ JoinOption = Annotated[
     JoinFrom,
     typer.Option(help="What it makes its state from: a snapshot, or recent input alone, where all state is bounded by time."),
 ]
+SnapshotIntervalOption = Annotated[
+    int, typer.Option(help="Time between snapshots, where --snapshots does not say when; 0 takes none.")
+]
 BindOption = Annotated[
     list[str] | None, typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.")
 ]
@@ -132,9 +137,7 @@ def command(
     kafka_reader: KafkaReaderOption = KafkaReaderKind.SPAN,
     create_time: CreateTimeOption = CreateTime.REFUSE,
     lease_ms: Annotated[int, typer.Option(help="How long the active engine may show no progress.")] = 1000,
-    snapshot_interval_ms: Annotated[
-        int, typer.Option(help="Time between snapshots, where --snapshots does not say when; 0 takes none.")
-    ] = 5000,
+    snapshot_interval_ms: SnapshotIntervalOption = 5000,
     snapshots: SnapshotsOption = None,
     restore: RestoreOption = "",
     start: Annotated[
@@ -158,6 +161,7 @@ def command(
     bind: BindOption = None,
     home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.", **PATH)] = None,
     log_format: Annotated[LogFormat, typer.Option(help="Form of the log on standard error.")] = LogFormat.HUMAN,
+    log_level: Annotated[LogLevel, typer.Option(help="Least level of the lines of the log (docs/log.md).")] = LogLevel.INFO,
 ) -> None:
     """Run one engine. Start the same command again for a hot spare; the first one becomes active."""
     from hotspare.host.options import BatchLimits, EngineOptions, GroupSettings, default_engine_name
@@ -172,7 +176,7 @@ def command(
     options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
     options = replace(options, properties=properties(set_ or ()), bindings=bindings(bind or ()), restore=snapshot_url(restore))
     options = replace(options, memory_bytes=memory_bytes(memory, page_folder), page_folder=page_folder, start=start, spare=spare)
-    _start(options, log_format, _Spark(master, tasks, conf or (), task_lease_ms, rebalance_after_ms))
+    _start(options, (log_format, log_level), _Spark(master, tasks, conf or (), task_lease_ms, rebalance_after_ms))
 
 
 @dataclass(frozen=True)
@@ -186,13 +190,14 @@ class _Spark:
     rebalance_after_ms: int
 
 
-def _start(options: EngineOptions, log_format: LogFormat, spark: _Spark) -> None:
+def _start(options: EngineOptions, log: tuple[LogFormat, LogLevel], spark: _Spark) -> None:
     from hotspare.host.process import run_engine
-    from hotspare.telemetry.log import configure_logging
+    from hotspare.telemetry.log import Level, configure_logging
 
-    configure_logging(log_format)
+    log_format, level = log[0], Level[log[1].name]
+    configure_logging(log_format, level)
     if options.runner is RunnerKind.PARTITIONED:
-        raise typer.Exit(_run_application(options, log_format, spark))
+        raise typer.Exit(_run_application(options, log_format, level, spark))
     idle = {"--master": spark.master, "--tasks": spark.tasks, "--conf": spark.conf}
     refuse_idle(idle, "without --runner partitioned", "add --runner partitioned, or leave them out")
     if options.runner is RunnerKind.LOCAL:
@@ -204,7 +209,7 @@ def _start(options: EngineOptions, log_format: LogFormat, spark: _Spark) -> None
     raise typer.Exit(run_engine(options))
 
 
-def _run_application(options: EngineOptions, log_format: LogFormat, spark: _Spark) -> int:
+def _run_application(options: EngineOptions, log_format: LogFormat, level: Level, spark: _Spark) -> int:
     from hotspare.errors import UsageError
     from hotspare.host.partitioned.application import ApplicationOptions, run_application
 
@@ -213,4 +218,4 @@ def _run_application(options: EngineOptions, log_format: LogFormat, spark: _Spar
     if options.join is JoinFrom.RECENT:
         raise UsageError("--runner partitioned does not go with --join recent", hint="use --runner ordered or local")
     conf, times = settings_of_spark(spark.conf), (spark.task_lease_ms, spark.rebalance_after_ms)
-    return run_application(options, ApplicationOptions(spark.master, spark.tasks, conf, *times, log_format))
+    return run_application(options, ApplicationOptions(spark.master, spark.tasks, conf, *times, log_format, level))

@@ -266,6 +266,7 @@ def _trouble(engine: Document) -> str:
     was = [] if engine["role"] else [f"was {engine['last_role']}"]
     stall = [f"no input for {stalled_ms / 1000:.1f} s, though some is there"] if stalled_ms else []
     warms = [engine["warming"]] if engine["warming"] else []
+    warms += [f"starting: {engine['starting']}"] if engine["starting"] else []
     trouble = [engine["trouble"]] if engine["trouble"] else []
     return "; ".join([*was, *warms, *stall, *trouble, *(f"{stream} waits: {why}" for stream, why in engine["oversized"].items())])
 

@@ -30,6 +30,8 @@ class HaEventKind(Enum):
     MEMBER_UNLIKE = "member unlike"
     """Another engine runs other versions or another processor; its outputs are compared all the same."""
     COORDINATION_CHANGED = "coordination changed"
+    COORDINATION_LATE = "coordination late"
+    """A call to coordination failed; nothing yet says that it will go on."""
     BUS_TROUBLE = "bus trouble"
     LOCK_HOLDER_ENDED = "lock holder ended"
     """A process that was stopped with the bus's lock in its hands."""

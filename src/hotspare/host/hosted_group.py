@@ -65,6 +65,7 @@ _HA_LOG: dict[HaEventKind, LogEvent] = {
     HaEventKind.STARTED: LogEvent.STATE_RESTORED,
     HaEventKind.SNAPSHOT_UNUSABLE: LogEvent.SNAPSHOT_REJECTED,
     HaEventKind.ROLE_CHANGED: LogEvent.ROLE_CHANGED,
+    HaEventKind.ACTED: LogEvent.HA_ACTION,
     HaEventKind.DIFFERENCE_SEEN: LogEvent.DIVERGED,
     HaEventKind.SNAPSHOT_WRITTEN: LogEvent.SNAPSHOT_WRITTEN,
     HaEventKind.SNAPSHOT_CONFIRMED: LogEvent.SNAPSHOT_CONFIRMED,
@@ -74,6 +75,7 @@ _HA_LOG: dict[HaEventKind, LogEvent] = {
     HaEventKind.OUTPUTS_LOST: LogEvent.HA_ALARM,
     HaEventKind.OUTPUT_TOO_LARGE: LogEvent.HA_ALARM,
     HaEventKind.COORDINATION_CHANGED: LogEvent.HA_ALARM,
+    HaEventKind.COORDINATION_LATE: LogEvent.COORDINATION_LATE,
     HaEventKind.RESULT_UNKNOWN: LogEvent.HA_ALARM,
 }
 
@@ -144,6 +146,8 @@ class HostedGroup:
         )
         residence = residence_for(options.memory_bytes, options.page_folder, groups) or NO_BUDGET
         self._catch_up: CatchUp | None = None
+        self._is_reading = False
+        self._kept_back: list[HaEvent] = []
         cores = CarefulCores(PipelineFactory(shared.plan, self._log, shard, residence), self.recovery)
         identity = project_identity(shared.project, shared.plan)
         definition = GroupDefinition(self.name, self.topics, identity, cores, settings_of(options, shared.plan))
@@ -223,7 +227,16 @@ class HostedGroup:
     def _tell_of_poison(self, sentence: str) -> None:
         self._log.event(LogEvent.EVENT_POISONOUS, sentence)
 
+    def note_reading(self) -> None:
+        """Notes that the runner brings input, and logs the changes of role until now: before, the engine could not work in them."""
+        self._is_reading = True
+        while self._kept_back:
+            self._report(self._kept_back.pop(0))
+
     def _report(self, event: HaEvent) -> None:
+        if event.kind is HaEventKind.ROLE_CHANGED and not self._is_reading:
+            self._kept_back.append(event)
+            return
         self._log.event(_HA_LOG.get(event.kind, LogEvent.HA_NOTICE), event.sentence, kind=event.kind.value, **event.numbers)
 
 

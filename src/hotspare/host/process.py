@@ -54,6 +54,7 @@ from hotspare.host.orders import StopWatch, await_start
 from hotspare.host.project import checked_project
 from hotspare.host.recent_input import check_join
 from hotspare.host.retention import check_at_start
+from hotspare.host.starting import StartPhase, shown_start
 from hotspare.host.topic_settings import check_settings
 from hotspare.inbound import Inbound
 from hotspare.interpreter import keep_freed_memory, pass_over_what_is_there, switch_often
@@ -139,22 +140,23 @@ class EngineProcess:
         return self._options.runner is RunnerKind.ORDERED
 
     def run(self) -> int:
-        make_ready(self._shared, self._log)
+        with self._shown(StartPhase.LOADING if is_compiled() else StartPhase.COMPILING):
+            make_ready(self._shared, self._log)
         if self._options.start is StartWhen.ASKED and not self._is_started():
             return EXIT_OK
         if self._options.spare is SpareKind.COLD and not self._is_needed():
             return EXIT_OK
-        plans = self._joined()
+        with self._shown(StartPhase.STATE):
+            plans = self._joined()
         runners = self._runners(plans)
         try:
             with stop_asked(self.ask_stop), contextlib.ExitStack() as stack:
-                for runner, plan in runners:
-                    runner.start(plan)
-                    if runner.notice:
-                        self._log.event(LogEvent.RUNNER_WARNING, runner.notice)
+                self._start(runners)
                 pass_over_what_is_there()  # what the runners brought, too
                 watch = StopWatch(self._shared.coordination, self._groups[0].name, self._groups[0].member, self.ask_stop)
                 stack.callback(watch.close)
+                for group in self._groups:
+                    group.note_reading()
                 self._log.event(LogEvent.ENGINE_STARTED, address=self._shared.server.address)
                 self._beat_until(lambda: self._stop.is_set() or any(group.has_ended for group in self._groups))
                 for group in self._groups:
@@ -164,6 +166,19 @@ class EngineProcess:
         finally:
             _stop_all([runner for runner, _ in runners])
         return self._exit_status()
+
+    def _start(self, runners: Sequence[tuple[Runner, dict[tuple[int, int], int]]]) -> None:
+        with contextlib.ExitStack() as stack:
+            if self._reads_together:
+                self._log.event(LogEvent.SPARK_STARTING)
+                stack.enter_context(self._shown(StartPhase.SPARK))
+            for runner, plan in runners:
+                runner.start(plan)
+                if runner.notice:
+                    self._log.event(LogEvent.RUNNER_WARNING, runner.notice)
+
+    def _shown(self, phase: StartPhase) -> contextlib.AbstractContextManager[None]:
+        return shown_start(self._shared.coordination, [(group.name, group.member) for group in self._groups], phase)
 
     def _is_started(self) -> bool:
         """Wait until somebody says so; False where the engine is asked to stop first."""

@@ -100,16 +100,16 @@ def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[
     present = {WindowId(q.name, w.name): w for q in project.queries for w in q.windows if WindowId(q.name, w.name) in taking_part}
     subscribed = {i for i, w in present.items() if any(c.direction is ConnectorDirection.SUBSCRIBE for c in w.connectors)}
     read_on = {WindowId(q.name, e.source) for q in project.queries for e in q.edges}
-    derived = subscribed if subscribed else present.keys() - read_on
-    derived |= {i for i, w in present.items() if type_of(w).streaming is StreamNeed.ALWAYS}
-    derived |= {WindowId(q.name, source) for q in project.queries for source in _asking(q)}
-    return tuple(
-        sorted(
-            i
-            for i, w in present.items()
-            if w.publication is Publication.PUBLISHED or (w.publication is Publication.DERIVED and i in derived)
-        )
-    )
+    needed = subscribed | {i for i, w in present.items() if type_of(w).streaming is StreamNeed.ALWAYS}
+    needed |= {WindowId(q.name, source) for q in project.queries for source in _asking(q)}
+    derived = needed if subscribed else needed | (present.keys() - read_on)
+    streams = {
+        Publication.PUBLISHED: present.keys(),
+        Publication.DERIVED: derived,
+        Publication.NEEDED: needed,
+        Publication.HIDDEN: frozenset[WindowId](),
+    }
+    return tuple(sorted(i for i, w in present.items() if i in streams[w.publication]))
 
 
 def _asking(query: ContinuousQuery) -> Mapping[str, Sequence[Edge]]:

@@ -168,7 +168,14 @@ class Publication(Enum):
     DERIVED = "derived"
     """Published if the window has a subscribing connector, or, in a project without any, if no edge leaves the window."""
     PUBLISHED = "published"
+    NEEDED = "needed"
+    """Published if the window has a subscribing connector, or its type or what it asks is read from its stream."""
     HIDDEN = "hidden"
+
+
+PUBLICATIONS = {"true": Publication.PUBLISHED, "false": Publication.HIDDEN, "needed": Publication.NEEDED}
+"""By what `publish` of a window says."""
+PUBLICATION_TEXTS = {publication: text for text, publication in PUBLICATIONS.items()}
 
 
 class Resident(Enum):

@@ -21,11 +21,11 @@ class Level(Enum):
     """What a line asks of its reader."""
 
     DEBUG = 10
-    """For whoever looks for a mistake in hotspare."""
+    """Routine of every few seconds, for the search for an error of hotspare."""
     INFO = 20
-    """Normal life: starts, ends, changes of role."""
+    """Starts, ends, readiness, changes of role: a line for each, and none while nothing changes."""
     WARNING = 30
-    """Works on, but somebody should know."""
+    """The engine works on, but an operator should look at it."""
     ERROR = 40
     """Something was not done, or an engine ended."""
 
@@ -38,7 +38,8 @@ class LogEvent(Enum):
     ENGINE_WAITS = "engine_waits", Level.INFO, "an engine is loaded, and joins when `hotspare start` says so"
     ENGINE_COLD = "engine_cold", Level.INFO, "a cold spare is loaded, and joins when its group has nobody who publishes"
     ENGINE_NEEDED = "engine_needed", Level.WARNING, "a group has nobody who publishes: the cold spare joins it"
-    ENGINE_STARTED = "engine_started", Level.INFO, "an engine reads its input"
+    SPARK_STARTING = "spark_starting", Level.INFO, "Spark starts: up to half a minute; then the engine reads its input"
+    ENGINE_STARTED = "engine_started", Level.INFO, "an engine is ready: it has its state and reads its input"
     ENGINE_STOPPING = "engine_stopping", Level.INFO, "an engine was asked to stop and finishes its transaction"
     ENGINE_STOPPED = "engine_stopped", Level.INFO, "an engine ended as it was asked to"
     ENGINE_FAILED = "engine_failed", Level.ERROR, "an engine ended because of an error"
@@ -59,11 +60,21 @@ class LogEvent(Enum):
     RUNNER_ENDED = "runner_ended", Level.ERROR, "what moves the batches ended by itself"
     RUNNER_WARNING = "runner_warning", Level.WARNING, "what moves the batches works, slower than it could"
     ROLE_CHANGED = "role_changed", Level.INFO, "an engine changed its role"
+    HA_ACTION = (
+        "ha_action",
+        Level.DEBUG,
+        "an engine acts upon its role; if that succeeds, `role_changed` follows with the same reason",
+    )
     HA_NOTICE = "ha_notice", Level.INFO, "something happened in the group that people may want to know"
     HA_ALARM = "ha_alarm", Level.WARNING, "something happened in the group that people should look at"
+    COORDINATION_LATE = (
+        "coordination_late",
+        Level.DEBUG,
+        "a call to coordination failed once; `ha_alarm` follows if calls go on failing for a second",
+    )
     DIVERGED = "diverged", Level.ERROR, "an engine's outputs differ from those committed"
-    SNAPSHOT_WRITTEN = "snapshot_written", Level.INFO, "a snapshot was written as a candidate"
-    SNAPSHOT_CONFIRMED = "snapshot_confirmed", Level.INFO, "a snapshot may be restored from now on"
+    SNAPSHOT_WRITTEN = "snapshot_written", Level.DEBUG, "a snapshot was written as a candidate"
+    SNAPSHOT_CONFIRMED = "snapshot_confirmed", Level.DEBUG, "a snapshot may be restored from now on"
     SNAPSHOT_REJECTED = "snapshot_rejected", Level.WARNING, "a snapshot is damaged or differs from what was published"
     STATE_RESTORED = "state_restored", Level.INFO, "an engine continues from a snapshot"
     CATCHING_UP = "catching_up", Level.INFO, "an engine works on what its topics held when it started: how much, how fast"
@@ -77,7 +88,7 @@ class LogEvent(Enum):
     CONNECTOR_WAITS = "connector_waits", Level.WARNING, "a connector of the project cannot go on yet, for the reason given"
     SOURCE_WARNING = "source_warning", Level.WARNING, "the first rows of a source look wrong: times before 1971, titles of no field"
     LOCK_HOLDER_ENDED = "lock_holder_ended", Level.WARNING, "a process that was stopped with a lock in its hands was ended"
-    CONNECTOR_SKIPPED = "connector_skipped", Level.INFO, "a connector of the project is not run here, for the reason given"
+    CONNECTOR_BUILT_IN = "connector_built_in", Level.INFO, "the engine itself does what a connector to its bus asks for"
     SEQUENCE_BROKEN = "sequence_broken", Level.ERROR, "an output stream has a gap or a repetition in its sequence"
     INPUT_LOST = (
         "input_lost",

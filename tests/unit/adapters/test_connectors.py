@@ -93,8 +93,9 @@ def test_connectors_run_while_active_and_go_on_elsewhere(tmp_path: Path, lines: 
         assert engine.states()["cq/window/writer"] is ConnectorState.STOPPED
     assert rows(bus) == [b"i,n,1,1", b"i,n,2,2"]
     assert written(tmp_path) == ROWS_TEXT
-    skipped = [line for line in logged(lines) if line["event"] == LogEvent.CONNECTOR_SKIPPED.label]
-    assert {line["connector"] for line in skipped} == {"cq/source/bus"}
+    built_in = [line for line in logged(lines) if line["event"] == LogEvent.CONNECTOR_BUILT_IN.label]
+    assert {line["connector"] for line in built_in} == {"cq/source/bus"}
+    assert "the engine itself reads the topic of window cq/source" in built_in[0]["message"]
 
 
 def test_a_connector_that_fails_says_so_and_leaves_the_others(tmp_path: Path, lines: io.StringIO) -> None:

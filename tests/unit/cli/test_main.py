@@ -13,7 +13,7 @@ from hotspare import __version__
 from hotspare.bus.contract import Partition
 from hotspare.bus.open import open_bus
 from hotspare.cli import main
-from hotspare.cli.main import COMMANDS
+from hotspare.cli.main import COMMANDS, GROUPS
 from hotspare.errors import UsageError
 from tests.unit.cli.running import hotspare
 
@@ -44,6 +44,15 @@ def test_help_names_every_command_and_loads_nothing_heavy() -> None:
     said = loading("--help")
     assert "loaded []" in said
     assert [name for name in COMMANDS if f"\n  {name} " not in said] == []
+
+
+@pytest.mark.parametrize("columns", ["60", "80"])
+def test_help_has_whole_sentences_by_what_commands_are_for(columns: str) -> None:
+    said = hotspare("--help", COLUMNS=columns).stdout
+    assert "..." not in said.replace("[ARGS]...", "")
+    assert max(map(len, said.splitlines())) <= int(columns)
+    headings = [line for line in said.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings == ["Options:", *(f"{heading}:" for heading in GROUPS)]
 
 
 def test_the_version_is_told() -> None:

@@ -55,7 +55,7 @@ def test_adapters_choose_by_the_window(file: Path, tmp_path: Path) -> None:
     rows = tmp_path / "in.csv"
     rows.write_text("i,n,1,1\n")
     bus = f"sqlite:///{tmp_path / 'bus.db'}"
-    done = hotspare_here("publish", "--bus", bus, "--window", "second/q/in", "--project", file, rows)
+    done = hotspare_here("publish", "--bus", bus, "--window", "second/q/in", "--project", file, "--create", rows)
     assert (done.returncode, "published 1 events" in done.stderr) == (0, True), done.stderr
     done = hotspare_here("publish", "--bus", bus, "--window", "fourth/q/in", "--project", file, rows)
     assert (done.returncode, "has no project 'fourth'" in done.stderr) == (2, True), done.stderr

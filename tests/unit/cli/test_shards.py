@@ -67,7 +67,7 @@ def test_publish_puts_rows_where_they_belong_and_makes_the_topic(project: Path, 
     rows, url = tmp_path / "in.csv", f"sqlite:///{tmp_path / 'b.db'}"
     rows.write_text("".join(f"i,n,{i},c{i}\n" for i in range(30)))
     where = ("--bus", url, "--window", "shop/q/orders", rows)
-    done = hotspare_here("publish", *where, "--project", project, "--shards", "3")
+    done = hotspare_here("publish", *where, "--project", project, "--create", "--shards", "3")
     assert (done.returncode, "published 30 events" in done.stderr) == (0, True)
     with closing(SqliteBus(tmp_path / "b.db")) as bus:
         assert bus.topics()[INBOUND] == 3

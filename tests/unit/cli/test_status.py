@@ -279,6 +279,14 @@ def test_a_screen_of_60_columns_tells_what_is_wrong_first(sources: GroupSources)
     assert max(map(len, lines)) <= 60
 
 
+def test_a_spare_that_starts_is_no_spare_yet(sources: GroupSources) -> None:
+    document = report(sources)
+    document["groups"][0]["engines"][1] |= {"role": "joining", "starting": "compiling kernels"}
+    lines = list(screen(document, NOW_US, 60))
+    assert "! there is no spare: one is starting" in lines
+    assert [line for line in lines if line.startswith("e")][1] == "e2  starting: compiling kernels"
+
+
 def test_spans_have_one_unit(sources: GroupSources) -> None:
     document = report(sources)
     heard_us = document["groups"][0]["engines"][1]["heard_us"]

@@ -49,9 +49,21 @@ def test_a_window_that_is_no_source_gets_no_topic(bus_url: str, rows: Path, wind
     assert topics(bus_url) == before
 
 
+@pytest.mark.parametrize("has_engine", [False, True])
+def test_an_unknown_project_is_refused_unless_its_topic_is_asked_for(bus_url: str, rows: Path, *, has_engine: bool) -> None:
+    if has_engine:
+        open_shop(bus_url)
+    before = topics(bus_url)
+    done = hotspare_here("publish", rows, "--bus", bus_url, "--window", "shpo/q/orders")
+    assert (done.returncode, topics(bus_url)) == (2, before)
+    assert "no engine of window shpo/q/orders has started here" in done.stderr
+    assert f"windows under prefix hotspare: {'shop/q/orders' if has_engine else 'none'}" in done.stderr
+    assert "`hotspare publish --create`" in done.stderr
+
+
 def test_a_topic_that_no_engine_reads_is_told(bus_url: str, rows: Path) -> None:
     """SPEC B6."""
-    done = hotspare_here("publish", rows, "--bus", bus_url, "--window", "shop/q/orders")
+    done = hotspare_here("publish", rows, "--bus", bus_url, "--window", "shop/q/orders", "--create")
     assert done.returncode == 0, done.stderr
     assert "topic hotspare.shop.q.orders.I is new: no engine reads it yet\n" in done.stderr
     again = hotspare_here("publish", rows, "--bus", bus_url, "--window", "shop/q/orders")
@@ -61,7 +73,7 @@ def test_a_topic_that_no_engine_reads_is_told(bus_url: str, rows: Path) -> None:
 def test_a_topic_of_other_shards_than_are_said_is_told(bus_url: str, rows: Path) -> None:
     """Nothing is published: no engine of so many shards would read it."""
     publish = ("publish", "--bus", bus_url, "--window", "shop/q/orders")
-    assert hotspare_here(*publish, rows).returncode == 0
+    assert hotspare_here(*publish, "--create", rows).returncode == 0
     (other := rows.with_name("other.csv")).write_text("i,n,2\n")
     done = hotspare_here(*publish, other, "--shards", "4")
     assert done.returncode == 2
@@ -107,6 +119,6 @@ def test_a_file_that_cannot_be_read_makes_no_topic(bus_url: str, tmp_path: Path,
 
 
 def test_a_topic_is_not_made_with_partitions_that_no_group_reads(bus_url: str, rows: Path) -> None:
-    done = hotspare_here("publish", rows, "--bus", bus_url, "--window", "shop/q/orders", "--partition", "2")
+    done = hotspare_here("publish", rows, "--bus", bus_url, "--window", "shop/q/orders", "--create", "--partition", "2")
     assert (done.returncode, topics(bus_url)) == (1, set())
     assert "has no partition 2" in done.stderr

@@ -67,6 +67,20 @@ def test_a_full_disk_is_reported_once_a_minute_with_the_reason(error: HotspareEr
     assert member_of(rig.state, rig.now_ms + 60_000, {}).detail["trouble"] == "", "it has passed"
 
 
+def test_coordination_that_is_late_once_is_no_alarm() -> None:
+    rig = Rig()
+    error = CoordinationSuspended("zookeeper cannot be reached", detail="no answer within 150 ms")
+    for pause_ms in (10_000, 60_000, 11_000):
+        rig.ports = replace(rig.ports, coordination=FullDisk(error), peers=NoPeers())  # type: ignore[arg-type]
+        for _ in range(2):
+            perform(do.ReadLeader(Reason.STOP_ASKED), rig.state, rig.ports)
+            rig.now_ms += 100
+        rig.now_ms += pause_ms
+        assert member_of(rig.state, rig.now_ms, {}).detail["trouble"] == ""
+    assert rig.told(HaEventKind.COORDINATION_CHANGED) == []
+    assert len(rig.told(HaEventKind.COORDINATION_LATE)) == 2, "at most one in a minute"
+
+
 class NothingWritten:
     """A coordination, a bus and a producer on a disk that is full."""
 

@@ -323,6 +323,7 @@ def test_an_engine_that_the_topics_refuse_divides_nothing(tmp_path: Path) -> Non
     script = Script(tmp_path, "e0")
     way, coordination = joining(script, "here")
     way.ports.bus.create_topic("already", 1)
+    way.ports.bus.append(Partition("already"), [Outgoing(b"row")])
     divided_way = replace(way, group="p.shop/0", topics=GroupTopics((InboundTopic("already", 4, "id"),), (), Shard(0, 4)))
     with pytest.raises(UsageError, match="inbound topic already has 1 partitions, the group reads 4"):
         list(divided_way.steps())

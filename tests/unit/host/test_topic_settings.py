@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.bus.contract import Deviation
+from hotspare.bus.contract import Deviation, Outgoing, Partition
 from hotspare.bus.kafka.checks import TopicFacts, topic_deviations
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.errors import UsageError
@@ -74,6 +74,22 @@ def test_it_is_used_where_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.
     from hotspare.choices import CreateTime
 
     assert start(tmp_path, monkeypatch, create_time=CreateTime.ACCEPT) == "started"
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_an_unused_topic_gets_the_partitions_that_the_group_reads(tmp_path: Path, *, is_used: bool) -> None:
+    bus = SqliteBus(tmp_path / "bus.db")
+    bus.create_topic("in")
+    if is_used:
+        bus.append(Partition("in"), [Outgoing(b"i,n,1")])
+    topics = GroupTopics((InboundTopic("in", 3),), ())
+    if is_used:
+        with pytest.raises(UsageError, match="inbound topic in has 1 partitions, the group reads 3"):
+            create_topics(bus, topics)
+    else:
+        create_topics(bus, topics)
+    assert dict(bus.topics()) == {"in": 1 if is_used else 3}
+    bus.close()
 
 
 def test_a_topic_with_other_partitions_is_refused_and_the_ways_on_are_named(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_the_reference_project() -> None:
         "kafka_outgoing",
     ]
     assert resolved.sources == (WindowId("cq1", "kafka_incoming"),)
-    assert resolved.streams == (WindowId("cq1", "kafka_outgoing"),)
+    assert {each.window for each in resolved.streams} == {each.id.window for each in resolved.windows}, "pubsub is auto"
     source, save, counter, sums, out = (w.window for w in resolved.windows)
     assert isinstance(source, SourceWindow)
     assert (source.accepts, source.key_origin, source.index) == (
@@ -92,9 +92,9 @@ def test_slips_of_the_reference_project_are_mended() -> None:
 @pytest.mark.parametrize(
     ("name", "attributes", "connectors"),
     [
-        ("ha-kafka/kafka1.xml", {"threads", "pubsub"}, {"dateformat", "kafkaglobalconfig", "kafkahostport", "numbufferedmsgs"}),
-        ("compute/model.xml", {"pubsub", "luaroot"}, set()),
-        ("copy/model.xml", {"pubsub"}, set()),
+        ("ha-kafka/kafka1.xml", {"threads"}, {"dateformat", "kafkaglobalconfig", "kafkahostport", "numbufferedmsgs"}),
+        ("compute/model.xml", {"luaroot"}, set()),
+        ("copy/model.xml", set(), set()),
     ],
 )
 def test_projects_of_others_say_what_of_them_has_no_effect(name: str, attributes: set[str], connectors: set[str]) -> None:
@@ -112,7 +112,7 @@ def test_the_compute_project() -> None:
     loaded = conformance("compute/model.xml")
     query = loaded.project.queries[0]
     assert query.trace == ("computeWindow",)
-    assert loaded.resolved.streams == (WindowId("contQuery", "computeWindow"),)
+    assert [each.window for each in loaded.resolved.streams] == ["computeWindow", "sourceWindow"]
     compute = query.windows[1]
     assert isinstance(compute, ComputeWindow)
     assert [e.text for e in compute.outputs] == ["name", "city", 'match_string(city, "Apex")']
@@ -123,7 +123,7 @@ def test_the_compute_project() -> None:
 
 @needs_conformance
 def test_the_copy_project() -> None:
-    """SPEC A19-A23: five windows without subscribers, all of them published."""
+    """SPEC A19-A23: five windows without subscribers, all of them published, and their source."""
     resolved = conformance("copy/model.xml").resolved
     retentions = {w.id.window: w.window.retention for w in resolved.windows if isinstance(w.window, CopyWindow)}
     assert retentions == {
@@ -133,7 +133,7 @@ def test_the_copy_project() -> None:
         "Copy_Count_Sliding": Retention(RetentionKind.BYCOUNT_SLIDING, 10),
         "Copy_Count_Jumping": Retention(RetentionKind.BYCOUNT_JUMPING, 10),
     }
-    assert [i.window for i in resolved.streams] == sorted(retentions)
+    assert [i.window for i in resolved.streams] == [*sorted(retentions), "Source"], "pubsub is auto"
     assert {str(w.schema) for w in resolved.windows} == {"motor*:string,time*:stamp,vibration:double"}
     source = resolved.windows[0].window
     assert isinstance(source, SourceWindow)
@@ -206,10 +206,57 @@ def test_forms_that_the_reference_project_lacks() -> None:
     assert a.connectors[0].get("fsname") == "/data/a.csv"
     assert [(w.place.line, w.message.partition(":")[0]) for w in loaded.warnings] == [
         (1, "attribute threads of <project> has no effect"),
-        (1, "attribute pubsub of <project> has no effect"),
         (12, "connector fs is switched off and left out"),
     ]
-    assert loaded.resolved.streams == (WindowId("q", "c"), WindowId("q", "g"), WindowId("q", "lonely"))
+    assert [each.window for each in loaded.resolved.streams] == ["a", "c", "f", "g", "lonely"]
+
+
+PUBSUB = """\
+<project name="p" xmlns:hs="urn:hotspare" {mode}>
+  <contqueries><contquery name="q">
+    <windows>
+      <window-source name="src" pubsub="true"><schema-string>id*:int64,x:double</schema-string></window-source>
+      <window-copy name="mid"/>
+      <window-copy name="off" pubsub="false"/>
+      <window-copy name="on" pubsub="true"/>
+      <window-copy name="out" pubsub="false">
+        <connectors><connector class="fs" name="w" active="{active}"><properties>
+          <property name="type">sub</property><property name="fsname">o.csv</property><property name="fstype">csv</property>
+        </properties></connector></connectors>
+      </window-copy>
+      <window-copy name="own" pubsub="true" hs:publish="false"/>
+    </windows>
+    <edges><edge source="src" target="mid on"/><edge source="mid" target="off out own"/></edges>
+  </contquery></contqueries>
+</project>
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "active", "streams"),
+    [
+        ('pubsub="auto"', "true", "mid on out src"),
+        ('pubsub="auto"', "false", "mid on src"),
+        ('pubsub="manual"', "true", "on out src"),
+        ('pubsub="Manual"', "false", "on src"),
+        ('pubsub="none"', "true", "out"),
+        ("", "true", "out"),
+        ("", "false", "off on out"),
+    ],
+)
+def test_pubsub_says_which_windows_are_published(mode: str, active: str, streams: str) -> None:
+    """SPEC A2: as SAS does; a subscribing connector publishes its window, and hs:publish wins."""
+    loaded = load_text(PUBSUB.format(mode=mode, active=active), "p.xml")
+    assert [each.window for each in loaded.resolved.streams] == streams.split()
+    assert not [w for w in loaded.warnings if "pubsub" in w.message]
+    assert esp_xml.load(esp_xml.dump(loaded.project)) == loaded.project
+
+
+def test_an_unknown_pubsub_is_a_mistake() -> None:
+    text = PUBSUB.format(mode='pubsub="automatic"', active="true").replace('name="mid"', 'name="mid" pubsub="yes"')
+    with pytest.raises(ProjectError) as raised:
+        load_text(text, "p.xml")
+    assert [m.message for m in raised.value.mistakes] == ["pubsub: 'automatic' does not exist", "pubsub: 'yes' does not exist"]
 
 
 @pytest.mark.parametrize(("attribute", "keys"), [("", ["id"]), ('copy-keys="true"', ["id"]), ('copy-keys="false"', [])])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hotspare.telemetry.log import Level, Log, LogEvent, LogFormat, configure_logging
 from hotspare.telemetry.secrets import MASK, masked, masked_value
+from tests.unit.telemetry import log_page
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +27,10 @@ def test_names_are_unique_words_and_every_event_says_what_it_means() -> None:
     assert len(set(labels)) == len(labels)
     assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", label) for label in labels)
     assert all(event.label == event.name.lower() and len(event.meaning.split()) > 3 for event in LogEvent)
+
+
+def test_the_page_is_that_of_the_events() -> None:
+    assert log_page.PAGE.read_text(encoding="utf-8") == log_page.page(), "run `make docs`"
 
 
 def test_a_json_line_carries_everything_and_nothing_twice() -> None:

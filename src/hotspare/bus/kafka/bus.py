@@ -54,6 +54,14 @@ class KafkaBus:
     def create_topic(self, topic: str, partitions: int = 1) -> None:
         self._topics.create(topic, partitions)
 
+    def grow_unused(self, topic: str, partitions: int) -> None:
+        limits.check_topic(topic, partitions)
+        existing = self._topics.partitions(topic)
+        if existing is None:
+            raise limits.topic_missing(topic)
+        if existing < partitions and not any(self.end_offset(Partition(topic, number)) for number in range(existing)):
+            self._topics.grow(topic, partitions)
+
     def topics(self) -> Mapping[str, int]:
         """Without Kafka's own."""
         return self._topics.listed()

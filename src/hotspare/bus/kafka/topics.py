@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewPartitions, NewTopic, ResourceType  # type: ignore[attr-defined]
 
 from hotspare.bus import limits
 from hotspare.bus.contract import Partition
@@ -224,6 +224,19 @@ class KafkaTopics:
                 hint = "kafka takes '.' and '_' in names for the same: use another prefix"
                 raise UsageError(f"topic {topic} cannot be created", detail=error_of(error).str(), hint=hint) from error
             raise bus_error(error, f"create topic {topic}") from error
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Adds partitions up to `partitions`; no error if another client did. Returns when the broker that is asked knows them."""
+        new = [NewPartitions(topic, partitions)]
+        try:
+            self._asked(lambda wait_s: self._admin.create_partitions(new, request_timeout=wait_s))[topic].result()
+        except KafkaException as error:
+            if error_of(error).code() != KafkaError.INVALID_PARTITIONS:
+                raise bus_error(error, f"add partitions to topic {topic}") from error
+        for _ in Retry(lasting_s=self._settings.timeout_s, pause_s=_POLL_S).tries():
+            if (self.partitions(topic) or 0) >= partitions:
+                return
+        raise BusUnavailable(f"kafka added partitions to topic {topic}, but its brokers do not know them yet")
 
     def _awaited(self, topic: str, timeout_s: float) -> int | None:
         """Its partitions, as soon as the broker that is asked knows it."""

@@ -6,6 +6,7 @@ hotspare.logins, epoch 3
 vm-30097  active   lag 1   for 4 min
 vm-30089  standby  lag 1   for 2 min
 vm-29011  gone     for 8 min, was standby
+vm-31002  starting: Spark
 newest snapshot 5 s old, by vm-30089
 """
 
@@ -57,13 +58,15 @@ def switchover_asked(group: Document) -> list[str]:
 
 
 def _troubles(group: Document) -> Iterator[str]:
+    living = [engine for engine in group["engines"] if engine["role"] is not None]
+    working = [engine for engine in living if not engine["starting"]]
+    starting = "" if working == living else ": one is starting"
     if not group["active"]:
-        yield "no engine is active"
+        yield f"no engine is active{starting}"
     elif not has_active(group):
         yield f"no engine is active: the lease of {group['active']} is over"
-    living = [engine for engine in group["engines"] if engine["role"] is not None]
-    if len(living) == 1 and has_active(group):
-        yield "there is no spare"
+    if len(working) == 1 and has_active(group):
+        yield f"there is no spare{starting}"
     if group["store_failure"] is not None:
         yield store_failed(group)
     for engine in group["engines"]:
@@ -97,7 +100,7 @@ def _troubles_of(engine: Document) -> Iterator[str]:
 
 def _engines(group: Document, now_us: int) -> Iterator[str]:
     rows = [_row(engine, now_us) for engine in group["engines"]]
-    widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
+    widths = [max((len(row[i]) for row in rows if any(row[i + 1 :])), default=0) for i in range(3)]
     for *cells, last in rows:
         yield "  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)), last]).rstrip()
 
@@ -106,6 +109,8 @@ def _row(engine: Document, now_us: int) -> tuple[str, str, str, str]:
     """Returns name, role, lag, and how long the role lasts; no lag if the engine gives no sign of life."""
     if engine["role"] is None:
         return engine["engine"], "gone", "", f"for {_span(_ago(engine['heard_us'], now_us))}, was {engine['last_role']}"
+    if engine["starting"]:
+        return engine["engine"], f"starting: {engine['starting']}", "", ""
     lags = [position["lag"] for position in engine["positions"] if position["lag"] is not None]
     since = engine["role_since_us"]
     more = [engine["warming"]] if engine["warming"] else []

@@ -10,13 +10,16 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 from rich.table import Table
 
 WIDTH_WITHOUT_TERMINAL = 160
+WIDTH_OF_BAR = 120
 
 
 @contextlib.contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float, float, str], None]]:
-    """Shows a bar while the block runs, if standard error is a terminal. Call with (done, total, note); total 0 is unknown."""
+    """Shows a bar while the block runs, if standard error is a terminal. Call with (done, total, note); total 0 is unknown. A
+    narrow terminal shows no bar, and the note first: it has the numbers."""
     console = Console(stderr=True)
-    columns = (
+    narrow = (SpinnerColumn(), TextColumn("{task.fields[note]}  {task.description}"))
+    wide = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
@@ -24,6 +27,7 @@ def progress_bar(what: str) -> Iterator[Callable[[float, float, str], None]]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
     )
+    columns = narrow if console.width < WIDTH_OF_BAR else wide
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=None, note="")
 

@@ -3,7 +3,7 @@
     {"groups": [{"group", "epoch", "active", "successor", "switchover_asked", "lease_left_ms",
                  "engines": [{"engine", "role", "last_role", "role_since_us", "heard_us", "step", "epoch", "host", "process_id",
                               "address", "is_running", "silent_ms", "project_hash", "versions", "cpu", "coordination",
-                              "application", "task", "executor", "persisting": {"number", "to"},
+                              "application", "task", "executor", "persisting": {"number", "to"}, "starting",
                               "ended_because", "held_bytes", "spilled_bytes", "memory": {WHAT: BYTES}, "stalled_ms",
                               "oversized": {STREAM: WHY}, "snapshot_failure", "snapshots_refused": [WHY], "trouble",
                               "connectors": [{"connector", "state", "rows", "last_error", "retry_in_ms"}],
@@ -24,14 +24,14 @@ of its epoch is over, or it said nothing for 2 s; `last_role` is what it said. `
 `stalled_ms` for how long its runner has not brought input that is known to be there; `memory` is that of its windows' state, where
 it has a budget; `oversized` why a stream waits whose next output is larger than its topic takes; `snapshot_failure` why the store
 did not take the engine's last snapshot, `snapshots_refused` which ones it refused since it started, and why; `trouble` what bus or
-coordination could not do for it within the last minute. `connectors` are those of the project, which run on the active engine
-alone: `rows` since they were started there, `retry_in_ms` of one that failed and is tried again; one with a `last_error` that is
-`waiting` waits for that to pass. `bad_events` counts those that the
+coordination could not do for it within the last minute; `starting` what a start is at, until the engine takes part. `connectors`
+are those of the project, which run on the active engine alone: `rows` since they were started there, `retry_in_ms` of one that
+failed and is tried again; one with a `last_error` that is `waiting` waits for that to pass. `bad_events` counts those that the
 engine computed since it started; the sequence of the stream `bad` counts all of the group. `store_failure` says why the store
 cannot be asked for snapshots now. `newest_snapshot` is the newest that may be restored, with the engine that took it. `persisting`
 is the request for a snapshot that an engine works on, `persisted` what came of the newest one that is done. `application`, `task`
-and `executor` are those of Spark that host an engine, null of one that runs without (docs/scale.md).
-`switchover_asked` is the engine that a standing request names, "" for any. `is_running` is known for engines of this machine only.
+and `executor` are those of Spark that host an engine, null of one that runs without (docs/scale.md). `switchover_asked` is the
+engine that a standing request names, "" for any. `is_running` is known for engines of this machine only.
 """
 
 from __future__ import annotations
@@ -158,6 +158,7 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
         "executor": detail.get("executor") or None,
         "persisting": _persisting(detail.get("persisting")),
         "warming": detail.get("warming") or None,
+        "starting": detail.get("starting") or None,
         "is_running": is_running(member),
         "project_hash": member.project_hash,
         "versions": member.versions,

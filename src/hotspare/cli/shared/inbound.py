@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hotspare.choices import MissingTopic
 from hotspare.cli.shared.turns import Lines
 from hotspare.cli.shared.values import window_path
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from hotspare.adapters.files.row_file import Growth
     from hotspare.adapters.files.row_routing import RowRouting
     from hotspare.bus.contract import Bus, Partition
+    from hotspare.errors import UsageError
     from hotspare.model.types import Schema
 
 
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 class Target:
     """`window` is `PROJECT/CQ/WINDOW` or an adapter URL; `format` that of a socket's lines.
 
-    `partition`: to which all rows go; None: each to where it belongs by the field `partition_by`. `shards`: how many partitions a
-    topic gets that does not exist yet.
+    `partition`: to which all rows go; None: each to where it belongs by the field `partition_by`. `missing` says what is done about
+    a topic that does not exist; one that is created gets `shards` partitions.
     """
 
     bus_url: str
@@ -35,6 +37,7 @@ class Target:
     format: Lines = Lines.csv
     shards: int = 1
     partition_by: str = ""
+    missing: MissingTopic = MissingTopic.REFUSE
 
 
 def inbound_place(bus: Bus, target: Target, schema: Schema | None) -> tuple[Partition, RowRouting | None]:
@@ -49,8 +52,8 @@ def inbound_place(bus: Bus, target: Target, schema: Schema | None) -> tuple[Part
 
 
 def _make_topic(bus: Bus, topic: str, target: Target) -> int:
-    """As an engine would, where it does not exist: more partitions than a group reads could not be taken away again. How many it
-    has. UsageError where it exists and the command says how many shards there are, and they are not as many."""
+    """Returns the number of its partitions; creates it first if it is missing and `target` says so. UsageError if it is missing
+    otherwise, or exists with other partitions than the shards that the command names."""
     from hotspare.errors import TopicMissing, UsageError
 
     existing = bus.topics().get(topic)
@@ -61,12 +64,29 @@ def _make_topic(bus: Bus, topic: str, target: Target) -> int:
         )
     if existing is not None:
         return existing
+    if target.missing is MissingTopic.REFUSE:
+        raise _unknown(bus, topic, target)
     if (target.partition or 0) >= target.shards:
         hint = "publish to partition 0" if target.shards == 1 else ""
         raise TopicMissing(f"topic {topic} does not exist, so it has no partition {target.partition}", hint=hint)
     bus.create_topic(topic, target.shards)
     typer.echo(f"topic {topic} is new: no engine reads it yet", err=True)
     return target.shards
+
+
+def _unknown(bus: Bus, topic: str, target: Target) -> UsageError:
+    """Returns the refusal of a topic that does not exist, with the windows that can be published to under this prefix."""
+    from hotspare.errors import UsageError
+
+    start, end = f"{target.prefix}.", ".I"
+    here = [name[len(start) : -len(end)] for name in sorted(bus.topics()) if name.startswith(start) and name.endswith(end)]
+    windows = [name.replace(".", "/") for name in here if name.count(".") == 2]
+    hint = "start an engine first: it creates the topic; or use `hotspare publish --create`, and --shards if it is divided"
+    return UsageError(
+        f"no engine of window {target.window} has started here: topic {topic} does not exist",
+        detail=f"windows under prefix {target.prefix}: {', '.join(windows) or 'none'}",
+        hint=hint,
+    )
 
 
 def _routing(target: Target, schema: Schema | None, topic: str, count: int) -> RowRouting | None:

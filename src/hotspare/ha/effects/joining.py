@@ -264,22 +264,35 @@ def refuse_namesake(ports: Ports, group: str, engine: str) -> None:
 
 
 def refuse_other_partitions(bus: Bus, topics: GroupTopics) -> None:
-    """UsageError where an inbound topic has other partitions than the group reads, or is another project's and missing."""
+    """UsageError if an inbound topic has other partitions than the group reads, or is another project's and missing. One with too
+    few that never held a message is fine: `create_topics` adds the others."""
     known = bus.topics()
     missing = [topic.name for topic in topics.inbound if topic.kind is Inbound.OUTPUTS and topic.name not in known]
     if missing:
         what = f"topic {missing[0]}, which this project reads, does not exist"
         raise UsageError(what, hint="start the project first whose outputs it holds, on this bus and under this prefix")
-    found = intake.other_partitions(known, topics)
+    wanted = {topic.name: topic.partitions for topic in topics.inbound if topic.kind is not Inbound.OUTPUTS}
+    growing = {
+        name: count for name, count in wanted.items() if known.get(name, count) < count and _is_unused(bus, name, known[name])
+    }
+    found = intake.other_partitions({**known, **growing}, topics)
     if found:
         raise UsageError(found, detail="what is written to the others would never be seen", hint=intake.OTHER_PARTITIONS_HINT)
 
 
+def _is_unused(bus: Bus, topic: str, partitions: int) -> bool:
+    return not any(bus.end_offset(Partition(topic, number)) for number in range(partitions))
+
+
 def create_topics(bus: Bus, topics: GroupTopics) -> None:
-    """Raises as `refuse_other_partitions`."""
+    """Creates what is missing, and adds partitions to inbound topics that hold too few and no message. Raises as
+    `refuse_other_partitions`."""
     refuse_other_partitions(bus, topics)
+    known = bus.topics()
     for inbound in topics.inbound:
         if inbound.kind is not Inbound.OUTPUTS:
+            if known.get(inbound.name, inbound.partitions) < inbound.partitions:
+                bus.grow_unused(inbound.name, inbound.partitions)
             bus.create_topic(inbound.name, inbound.partitions)
     for outbound in topics.outbound:
         bus.create_topic(outbound.topic, topics.shard.count)

@@ -10,10 +10,14 @@ from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import leadership
-from hotspare.ha.rules.facts import LONG_AGO_MS, Contact
+from hotspare.ha.rules.facts import LONG_AGO_MS, Contact, Contacts
 from hotspare.ha.rules.roles import Reason, Role, Step, moved
 
 ALARM_MS = 60_000
+FAILING_MS = 1_000
+"""Failures of coordination over a shorter time are no alarm: a call of a busy machine may be late, and the next one is not."""
+_FAILING_GAP_MS = 10_000
+"""Failures that follow each other more slowly are separate ones."""
 
 
 def report(state: GroupState, ports: Ports, kind: HaEventKind, sentence: str, **numbers: int) -> None:
@@ -66,19 +70,32 @@ def come_on(state: GroupState, ports: Ports, step: Step) -> None:
 
 
 def note_contact(state: GroupState, ports: Ports) -> None:
-    """Coordination answered."""
+    """Notes that coordination answered; reports it if its failures were reported."""
     if state.contacts.contact is not Contact.CONNECTED:
         state.contacts = replace(state.contacts, contact=Contact.CONNECTED)
+        if not _is_failing(state.contacts):
+            return
         sentence = f"coordination is {Contact.CONNECTED.value}"
         alarm(state, ports, HaEventKind.COORDINATION_CHANGED, sentence, sentence)
 
 
 def note_lost_contact(state: GroupState, ports: Ports, error: CoordinationError) -> None:
-    """Coordination did not do what it was asked to; calls may answer in between, as of a disk that is full those that read."""
-    contact = Contact.LOST if isinstance(error, CoordinationLost) else Contact.SUSPENDED
-    state.contacts = replace(state.contacts, contact=contact)
+    """Notes that coordination did not do what it was asked to; an alarm once failures go on for `FAILING_MS`. Other calls may
+    succeed in between: on a full disk those that read do."""
+    contact, now_ms = Contact.LOST if isinstance(error, CoordinationLost) else Contact.SUSPENDED, ports.clock_ms()
+    before = state.contacts
+    since_ms = before.failing_since_ms if now_ms - before.failed_ms < _FAILING_GAP_MS else now_ms
+    state.contacts = replace(before, contact=contact, failing_since_ms=since_ms, failed_ms=now_ms)
     reason = f"coordination is {contact.value}"
-    note_trouble(state, ports, HaEventKind.COORDINATION_CHANGED, reason, f"{reason}: {error.in_one_line}")
+    sentence = f"{reason}: {error.in_one_line}"
+    if _is_failing(state.contacts):
+        note_trouble(state, ports, HaEventKind.COORDINATION_CHANGED, reason, sentence)
+    else:
+        alarm(state, ports, HaEventKind.COORDINATION_LATE, reason, sentence)
+
+
+def _is_failing(contacts: Contacts) -> bool:
+    return contacts.failed_ms - contacts.failing_since_ms >= FAILING_MS
 
 
 def note_leader(state: GroupState, ports: Ports, leader: Leader) -> None:

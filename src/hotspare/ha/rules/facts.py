@@ -214,6 +214,10 @@ class Contacts:
     """How coordination and bus answered last. `.._retry_ms`: the earliest next call after a failure."""
 
     contact: Contact = Contact.CONNECTED
+    failing_since_ms: int = LONG_AGO_MS
+    """The first of the newest failures of coordination that followed each other closely."""
+    failed_ms: int = LONG_AGO_MS
+    """The last of them."""
     coordination_retry_ms: int = LONG_AGO_MS
     bus_retry_ms: int = LONG_AGO_MS
     lock_holder: tuple[int, int] | None = None

@@ -42,7 +42,7 @@ from hotspare.runners.spark.partitioned.cluster import Master, SparkCluster, Spa
 from hotspare.runners.spark.partitioned.jobs import TaskJobs
 from hotspare.runners.spark.partitioned.place import TaskPlace
 from hotspare.stop_signals import stop_asked
-from hotspare.telemetry.log import Log, LogEvent, LogFormat
+from hotspare.telemetry.log import Level, Log, LogEvent, LogFormat
 
 TASK_LEASE_MS = 10_000
 REBALANCE_AFTER_MS = 60_000
@@ -65,6 +65,7 @@ class ApplicationOptions:
     task_lease_ms: int = TASK_LEASE_MS
     rebalance_after_ms: int = REBALANCE_AFTER_MS
     log_format: LogFormat = LogFormat.HUMAN
+    log_level: Level = Level.INFO
 
 
 def run_application(options: EngineOptions, spark: ApplicationOptions) -> int:
@@ -264,6 +265,7 @@ class Application:
             secret=self._secret,
             lease_ms=self._spark.task_lease_ms,
             log_format=self._spark.log_format,
+            log_level=self._spark.log_level,
             driver_process=ProcessAbove.of("driver", os.getpid()),
             files=self._files,
         )

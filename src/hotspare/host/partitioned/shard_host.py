@@ -247,6 +247,7 @@ class ShardStay:
         stack.callback(runner.stop)
         runner.start(plan.next_offsets)
         self.is_reading = True
+        group.note_reading()
         self._host.log.event(LogEvent.ENGINE_STARTED, address=shared.server.address, group=group.name)
         self._host.wake()
         group.beat_until(lambda: self._leaving.is_set() or self._end is not None)

@@ -37,7 +37,7 @@ from hotspare.host.process import EXIT_OK
 from hotspare.host.project import checked_project
 from hotspare.interpreter import fix_environment
 from hotspare.runners.spark.partitioned.place import TaskPlace
-from hotspare.telemetry.log import Log, LogEvent, LogFormat, configure_logging
+from hotspare.telemetry.log import Level, Log, LogEvent, LogFormat, configure_logging
 
 EXIT_LEASE_OVER = 71
 REPORT_S = 0.5
@@ -61,6 +61,7 @@ class TaskSpec:
     secret: bytes = field(repr=False)
     lease_ms: int
     log_format: LogFormat
+    log_level: Level
     driver_process: ProcessAbove
     files: ProjectFiles | None = None
     """Of the project, where executors do not see them."""
@@ -82,7 +83,7 @@ def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
     refusal = link.open()
     if refusal:
         return TaskEnd(refusal)
-    configure_logging(spec.log_format, stream=link)  # type: ignore[arg-type]
+    configure_logging(spec.log_format, spec.log_level, link)  # type: ignore[arg-type]
     log = Log().bind(engine=_name(spec, place))
     try:
         with contextlib.ExitStack() as stack:

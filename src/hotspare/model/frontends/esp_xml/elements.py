@@ -27,7 +27,9 @@ REQUIRED_FIELDS = f"{{{EXTENSION}}}required"
 PATTERN_AFTER_MATCH = f"{{{EXTENSION}}}after-match"
 SOURCE_IDLE = f"{{{EXTENSION}}}idle"
 
-_STREAMS = "which windows have an output topic follows from the edges and from hs:publish"
+_STREAMS = "it is a matter of the project and of its windows"
+_INDEX = "a reader of an output topic keeps an index of its own"
+PUBSUB = "pubsub"
 _SERVER = "clients talk to the bus, not to the engine"
 
 FALSE = frozenset({"", "false", "0"})
@@ -92,12 +94,11 @@ def window_shape(
 ) -> ElementShape:
     """The element of a window type that reads these attributes and children beside those that all have."""
     return shape(
-        f"name index {_EMISSION} {PUBLISH} {QUALITY} {BEATS} {RESIDENT} {read}",
+        f"name index {PUBSUB} {_EMISSION} {PUBLISH} {QUALITY} {BEATS} {RESIDENT} {read}",
         f"description schema schema-string connectors splitter-expr {children}",
         label_children="metadata",
         idle={
-            "pubsub": _STREAMS,
-            "pubsub-index": _STREAMS,
+            "pubsub-index": _INDEX,
             **(idle or {}),
         },
         neutral={
@@ -149,11 +150,10 @@ COMMON: dict[str, ElementShape] = {
     ),
     "projects": shape(children="project"),
     "project": shape(
-        "name heartbeat-interval index retention-tracking restore",
+        f"name {PUBSUB} heartbeat-interval index retention-tracking restore",
         "description metadata properties contqueries project-connectors",
         idle={
             "threads": "events are worked on in one order, whatever the number of threads",
-            "pubsub": _STREAMS,
             "port": _SERVER,
             "use-tagged-token": "it tunes how another server moves events",
             "luaroot": "code sees no files: modules stand in the project",
@@ -184,7 +184,7 @@ COMMON: dict[str, ElementShape] = {
         "name trace include-singletons index",
         "windows edges",
         label_children="description metadata",
-        idle={"timing-threshold": "events are not timed one by one", "pubsub": _STREAMS},
+        idle={"timing-threshold": "events are not timed one by one", PUBSUB: _STREAMS},
     ),
     "edges": shape(children="edge", label_children="description"),
     "edge": shape("source target role slot"),

@@ -14,6 +14,7 @@ from lxml import etree
 from hotspare.errors import Kind, Place, ProjectError
 from hotspare.model.frontends.esp_xml.connector_groups import connector_groups
 from hotspare.model.frontends.esp_xml.elements import EXTENSION
+from hotspare.model.frontends.esp_xml.pubsub import read_mode
 from hotspare.model.frontends.esp_xml.query import QueryReader
 from hotspare.model.frontends.esp_xml.shapes import SHAPES
 from hotspare.model.frontends.esp_xml.text import dump
@@ -120,14 +121,14 @@ def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[
     name = tree.attribute(element, "name")
     if not name:
         tree.found.add(tree.place(element), "the project has no name", 'add the attribute name="..."')
-    index = tree.index(element)
+    index, mode = tree.index(element), read_mode(tree, element)
     unreadable: set[WindowId] = set()
     switched_off: set[str] = set()
     queries = []
     for wrapper in tree.children(element, "contqueries"):
         tree.check(wrapper)
         for child in tree.children(wrapper, "contquery"):
-            reader = QueryReader(tree, child, index)
+            reader = QueryReader(tree, child, index, mode)
             queries.append(reader.query())
             unreadable |= reader.unreadable
             switched_off |= reader.switched_off

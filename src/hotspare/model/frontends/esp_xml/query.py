@@ -18,12 +18,12 @@ from hotspare.model.frontends.esp_xml.elements import (
     FALSE,
     OUTPUT_INSERT_ONLY,
     PRODUCES_ONLY_INSERTS,
-    PUBLISH,
     PULSE_INTERVAL,
     QUALITY,
     REFUSED_WINDOWS,
     RESIDENT,
 )
+from hotspare.model.frontends.esp_xml.pubsub import PubsubMode, read_publication
 from hotspare.model.frontends.esp_xml.shapes import WINDOWS
 from hotspare.model.frontends.esp_xml.tree import Tree, elements
 from hotspare.model.frontends.esp_xml.values import EspValues
@@ -48,7 +48,6 @@ from hotspare.model.project import (
     Edge,
     Emission,
     IndexType,
-    Publication,
     Resident,
     Singletons,
     Updates,
@@ -58,7 +57,6 @@ from hotspare.model.project import (
 from hotspare.model.types import Field, KeyRole, Schema
 from hotspare.model.windows.registry import WINDOW_TYPES
 
-PUBLICATIONS = {"true": Publication.PUBLISHED, "false": Publication.HIDDEN, "": Publication.DERIVED}
 DIRECTIONS = {
     "pub": ConnectorDirection.PUBLISH,
     "publish": ConnectorDirection.PUBLISH,
@@ -73,8 +71,9 @@ class QueryReader(EspValues):
     """Reads one `<contquery>`. After `query()`, `unreadable` names the windows whose type does not exist, and `switched_off` the
     connectors that are left out."""
 
-    def __init__(self, tree: Tree, element: Any, index: IndexType) -> None:
+    def __init__(self, tree: Tree, element: Any, index: IndexType, mode: PubsubMode) -> None:
         super().__init__(tree)
+        self._mode = mode
         self._element = element
         self._name = tree.attribute(element, "name")
         self._index = tree.index(element, index)
@@ -154,8 +153,7 @@ class QueryReader(EspValues):
             "name": name,
             "index": tree.index(element, self._index),
             "connectors": self._connectors(element),
-            "publication": chosen(element.get(PUBLISH) or "", PUBLICATIONS, "publish:", tree.place(element), self.found)
-            or Publication.DERIVED,
+            "publication": read_publication(tree, element, self._mode),
             **self._splitter(element),
             "emission": self._emission(element),
             "text_bytes_max": read_text_bytes_max(tree.attribute(element, EXP_MAX_STRING), tree.place(element), self.found),

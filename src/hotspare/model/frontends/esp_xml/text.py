@@ -26,6 +26,7 @@ from hotspare.model.frontends.esp_xml.elements import (
 from hotspare.model.frontends.esp_xml.written import Xml, expression, initialization, properties
 from hotspare.model.project import (
     EVERY_SLOT,
+    PUBLICATION_TEXTS,
     AcceptedOpcodes,
     Beats,
     Connector,
@@ -48,7 +49,7 @@ from hotspare.model.windows.registry import type_of
 
 def dump(project: Project) -> str:
     """XML text of a project without mistakes; places and the layout of the first text are not kept."""
-    root = etree.Element("project", name=project.name, pubsub="auto", nsmap={"hs": EXTENSION})
+    root = etree.Element("project", name=project.name, nsmap={"hs": EXTENSION})
     root.set("heartbeat-interval", format_seconds(project.heartbeat_interval_us))
     if project.retention_tracking is RetentionTracking.ON:
         root.set("retention-tracking", "true")
@@ -109,7 +110,7 @@ def _window(parent: Any, window: Window) -> None:
     if window.index is not IndexType.HASH:
         element.set("index", window.index.value)
     if window.publication is not Publication.DERIVED:
-        element.set(PUBLISH, "true" if window.publication is Publication.PUBLISHED else "false")
+        element.set(PUBLISH, PUBLICATION_TEXTS[window.publication])
     if window.quality is not None:
         element.set(QUALITY, str(window.quality))
     if window.beats is not Beats.EXCLUDED:

@@ -29,6 +29,7 @@ from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
 from hotspare.model.project import (
     EVERY_SLOT,
+    PUBLICATIONS,
     RESIDENTS,
     AcceptedOpcodes,
     Beats,
@@ -102,7 +103,6 @@ DIRECTIONS = {
 OPCODES = {a.value: a for a in AcceptedOpcodes}
 TRACKING = {t.value: t for t in RetentionTracking}
 UPDATES = {u.value: u for u in Updates}
-PUBLICATIONS = {"true": Publication.PUBLISHED, "false": Publication.HIDDEN}
 RESILIENT = ("resilient", "durable")
 """What may be said of a window's state: all that a window remembers is in every snapshot."""
 INDEX_NAMES = {name.removeprefix("pi_").lower(): i for name, i in INDEX_TYPES.items()} | INDEX_TYPES

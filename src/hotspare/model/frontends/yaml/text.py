@@ -12,6 +12,7 @@ from hotspare.model.frontends.yaml.written import Written, YamlWriter, index_nam
 from hotspare.model.project import (
     AS_MADE,
     EVERY_SLOT,
+    PUBLICATION_TEXTS,
     Beats,
     Connector,
     ConnectorDirection,
@@ -123,7 +124,8 @@ def _window(window: Window, writer: YamlWriter) -> Written:
     if window.index is not IndexType.HASH:
         document["index"] = index_name(window.index)
     if window.publication is not Publication.DERIVED:
-        document["publish"] = window.publication is Publication.PUBLISHED
+        named = PUBLICATION_TEXTS[window.publication]
+        document["publish"] = {"true": True, "false": False}.get(named, named)
     if window.quality is not None:
         document["quality"] = str(window.quality)
     if window.beats is not Beats.EXCLUDED:

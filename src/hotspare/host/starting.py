@@ -1,0 +1,75 @@
+"""Shows in member records what an engine's start is at: compiling kernels takes minutes once, Spark half a minute.
+
+A record under this engine's name that another process wrote stays as it is: joining decides by it whether the name is free.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from enum import Enum
+
+from hotspare.coordination.contract import Coordination, Member
+from hotspare.errors import CoordinationError
+from hotspare.ha.rules import membership
+from hotspare.host.alive import is_alive
+
+STARTING = "starting"
+"""The detail of a member record that names the phase."""
+POLL_S = 1.0
+
+
+class StartPhase(Enum):
+    """The phases of an engine's start, as `hotspare status` shows them."""
+
+    COMPILING = "compiling kernels"
+    LOADING = "loading kernels"
+    STATE = "state"
+    SPARK = "Spark"
+
+
+@contextlib.contextmanager
+def shown_start(
+    coordination: Coordination, groups: Sequence[tuple[str, Member]], phase: StartPhase, poll_s: float = POLL_S
+) -> Iterator[None]:
+    """Keeps the records of `groups` (name, this process as the group knows it) at `phase` while the block runs. A block that raises
+    leaves no record; after any other the record stays until the engine writes its own. Coordination errors are ignored."""
+    end = threading.Event()
+    shown = [(group, replace(member, detail={**member.detail, STARTING: phase.value})) for group, member in groups]
+
+    def write() -> None:
+        while not end.is_set():
+            for group, member in shown:
+                with contextlib.suppress(CoordinationError):
+                    if _may_write(coordination, group, member):
+                        coordination.join(group, member)
+            end.wait(poll_s)
+
+    thread = threading.Thread(target=write, name="start-shown", daemon=True)
+    thread.start()
+    try:
+        yield
+    except BaseException:
+        _end(end, thread)
+        for group, member in shown:
+            with contextlib.suppress(CoordinationError):
+                if _may_write(coordination, group, member):
+                    coordination.leave(group, member.engine)
+        raise
+    _end(end, thread)
+
+
+def _end(end: threading.Event, thread: threading.Thread) -> None:
+    end.set()
+    thread.join()
+
+
+def _may_write(coordination: Coordination, group: str, member: Member) -> bool:
+    """Whether no other process that lives, or may live, has a record under this engine's name."""
+    members = coordination.members(group)
+    if membership.unseen_namesake(members, member) is not None:
+        return False
+    other = membership.namesake(members, member)
+    return other is None or not is_alive(other)
