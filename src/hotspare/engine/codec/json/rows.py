@@ -19,7 +19,7 @@ _NO_NUMBERS = ("nan", "inf", "-inf")
 
 
 def rows_to_json(batch: pa.RecordBatch, schema: Schema, prefix: RowPrefix = RowPrefix.EVENT) -> bytes:
-    """One object per row of a batch of `engine.rows.batch.output_schema`, each with a line feed.
+    """Returns an object per row of a batch of `engine.rows.batch.output_schema`, each with a line feed.
 
     Members: `opcode` and `flags` as the letters of CSV, the fields, and `hs:sequence`; without the whole prefix what it has, and
     the fields. Doubles are the shortest text that reads
