@@ -21,7 +21,7 @@ FENCED = """
       cars: {type: source, schema: "car*:int64,x:double,y:double"}
       near:
         type: geofence
-        geometry: {x: at, y: at, radius: k}
+        geometry: {x: at, y: at, radius_field: k}
         position: {x: x, y: y}
     edges: [cars -> near as position, s -> near as geometry]
 """
