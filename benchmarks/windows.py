@@ -28,8 +28,8 @@ from hotspare.model.load import load_text
 
 KEYS = (1, 1_000, 1_000_000)
 INSERT, UPSERT = 1, 3
-_SOURCE = 'type: source, index: empty, schema: "id*:int64,key:int64,x:double"'
-_INSERTS = f"{_SOURCE}, opcodes: insert-only"
+_INSERTS = 'type: source, schema: "id*:int64,key:int64,x:double"'
+_SOURCE = f"{_INSERTS}, opcodes: any, index: empty"
 
 
 @dataclass(frozen=True)

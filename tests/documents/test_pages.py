@@ -62,7 +62,7 @@ def test_the_example_of_projects(shown: list[Block], tmp_path: Path) -> None:
 
 @shows("docs/csv.md", "hotspare replay login.yaml", "hotspare run login.yaml")
 def test_a_csv_file_as_users_have_it(shown: list[Block], tmp_path: Path) -> None:
-    """What a newcomer does: the file that other programs write, over a file and through an engine, with the same rows."""
+    """The walk of a newcomer: a file that another program wrote gives the same rows in replay and through an engine."""
     written = re.findall(r"^```csv\n(.*?)^```", (ROOT / "docs/csv.md").read_text(), re.MULTILINE | re.DOTALL)
     with PageFolder(tmp_path, "plain", ["docs/csv.md"]) as page:
         for block in shown:

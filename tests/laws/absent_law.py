@@ -316,7 +316,7 @@ def changelog(random: Random, sources: Sequence[Window]) -> list[Given]:
 
 
 def _row(random: Random, source: Window, number: int, time_us: int, keys: int, groups: int, is_early: bool) -> bytes:
-    if "opcodes" in source:
+    if source.get("opcodes") == "insert-only":
         opcode, key = "I", number
     else:
         opcode = "SD" if random.random() < (0.1 if is_early else 0.35) else "P"
@@ -326,7 +326,7 @@ def _row(random: Random, source: Window, number: int, time_us: int, keys: int, g
     d = "1e300" if group == 1 and number % 7 == 0 else random.choice(["", "nan", f"{random.randrange(40)}.25", f"{key % 40}"])
     s = random.choice(["a", "b", "", f"t{random.randrange(groups)}", f"{'u' * (number % 5)}{group}"])
     at = max(0, time_us - random.randrange(2 * SECOND))
-    flags = "P" if "opcodes" not in source and random.random() < 0.2 else "N"
+    flags = "P" if source.get("opcodes") == "any" and random.random() < 0.2 else "N"
     fields: Iterable[str] = (x, d, s, str(at))
     if flags == "P":
         fields = [value if random.random() < 0.6 else "" for value in fields]

@@ -90,7 +90,7 @@ def changelogs(random: Random, sources: Sequence[Window], messages_max: int = 30
             script.append(Given(max(time_us, 0), topic))
             continue
         topic = random.randrange(len(sources))
-        opcodes = ("I", "I", "I", "I", "I", "I", "I", "D") if "opcodes" in sources[topic] else OPCODES
+        opcodes = ("I", "I", "I", "I", "I", "I", "I", "D") if sources[topic].get("opcodes") == "insert-only" else OPCODES
         rows = [row for _ in range(random.randint(1, 5)) for row in _rows(random, opcodes, wildness, ids)]
         script.append(Given(max(time_us, 0), topic, tuple(rows)))
     return [*script, Given(time_us + 5 * SECOND, TICK), Given(time_us + 9 * SECOND, TICK)]

@@ -175,6 +175,7 @@ def _retention(draft: Draft) -> Window:
 
 def _source(draft: Draft, name: str) -> Made:
     made: Window = {"type": "source", "schema": FIELDS, "index": draft.one(["hash", "hash", "rbtree", "empty"])}
+    made["opcodes"] = "any"
     if draft.random.random() < 0.35:
         made["opcodes"] = "insert-only"
         if draft.random.random() < 0.5:

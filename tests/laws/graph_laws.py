@@ -197,7 +197,7 @@ def _recomputed(trial: Trial, random: Random) -> None:
         if not inputs or not tables or not follows_from_rows(window) or not _is_table(leaving[f"q/{name}"]):
             continue
         given = {source: _rows_left(trial, source) for source, _ in inputs}
-        sources = {source: {"type": "source", "schema": _schema_text(trial, source)} for source in given}
+        sources = {source: {"type": "source", "opcodes": "any", "schema": _schema_text(trial, source)} for source in given}
         edges = tuple(edge for edge in trial.graph.edges if edge[1] == name)
         alone = Graph({**sources, name: window}, edges)
         order = sorted(given)

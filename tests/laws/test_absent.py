@@ -88,8 +88,8 @@ def test_the_law_reaches_every_kind_of_part(monkeypatch: pytest.MonkeyPatch) -> 
 
 LONG = Graph(
     {
-        "left": {"type": "source", "index": "empty", "schema": FIELDS},
-        "right": {"type": "source", "index": "empty", "schema": FIELDS},
+        "left": {"type": "source", "opcodes": "any", "index": "empty", "schema": FIELDS},
+        "right": {"type": "source", "opcodes": "any", "index": "empty", "schema": FIELDS},
         "copied": {"type": "copy", "retention": {"bycount_sliding": 90, "by": ["x"]}},
         "joined": {"type": "join", "kind": "inner", "conditions": {"x": "x"}, "outputs": {"ls": "l_s"}},
         "listed": {"type": "aggregate", "schema": "x*:int64,s:string", "outputs": {"s": "ESP_aCat(s, ';')"}},

@@ -236,7 +236,7 @@ def through_a_file(format_: str, schema: Schema, batch: pa.RecordBatch, suffix: 
 
 @given(data=st.data(), prefix=st.sampled_from(RowPrefix), delimiter=st.sampled_from(",;|"))
 def test_through_plain_files(data: st.DataObject, prefix: RowPrefix, delimiter: str) -> None:
-    """What `plain` writes, `plain` reads back: with opcodes where there are not only inserts, and with the columns in any order."""
+    """A plain file reads back equal: with opcodes where there are not only inserts, and with the columns in any order."""
     schema, batch = data.draw(batches(st.floats(), TIMES))
     if prefix is not RowPrefix.EVENT:
         batch = with_column(batch, "hs:flags", [int(Flag.NORMAL)] * len(batch))

@@ -68,8 +68,8 @@ project: p
 queries:
   q:
     windows:
-      left: {{type: source, opcodes: any, schema: "id*:int64,x:int64,s:string,at:stamp"{self.sources[0]}}}
-      right: {{type: source, opcodes: any, schema: "id*:int64,x:int64,s:string,at:stamp"{self.sources[1]}}}
+      left: {{type: source, schema: "id*:int64,x:int64,s:string,at:stamp"{self.sources[0]}}}
+      right: {{type: source, schema: "id*:int64,x:int64,s:string,at:stamp"{self.sources[1]}}}
       joined: {{type: join, kind: {self.kind}, conditions: {{{self.left}: {self.right}}}, publish: true{self.more},
                outputs: {{ls: l_s, rx: r_x, rs: r_s, "sum:int64": "6 div coalesce(l_x, 1) + coalesce(r_x, 0)"}}}}
     edges: [{self.edges}]
@@ -148,7 +148,7 @@ def scripts(draw: st.DrawFn) -> Script:
 
 
 EDGES = ("left -> joined as left, right -> joined as right", "right -> joined as right, left -> joined as left")
-OF_SOURCES = ("", ", index: empty", ", index: empty, opcodes: insert-only")
+OF_SOURCES = ("", ", index: empty, opcodes: any", ", index: empty, opcodes: insert-only")
 
 
 @st.composite

@@ -67,7 +67,8 @@ def command(
     if shards > 1:
         _show_shards(plan, prefix, shards)
     typer.echo(str(state_bound(loaded.resolved, plan.keeping)))
-    typer.echo(str(recent_input(loaded.resolved, plan.keeping)))
+    if not (recent := recent_input(loaded.resolved, plan.keeping)).refusals:
+        typer.echo(str(recent))
     typer.echo(f"project {loaded.project.name} has no mistakes and {count} warning{'' if count == 1 else 's'}")
     if check_code:
         _check_code(project, tuple(set_ or ()), project_name, home, in_ or ())

@@ -18,6 +18,7 @@ from hotspare.model.windows.contract import Memory as Memory
 from hotspare.model.windows.contract import Remembered
 from hotspare.model.windows.registry import type_of
 
+_FOR_EVER = "keeps its rows for ever"
 _HOLDS = "holds what it puts out until the next pulse"
 
 
@@ -86,7 +87,7 @@ def retention_needs(resolved: Resolved, keeping: Collection[WindowId]) -> tuple[
         forgets = list(type_of(window.window).forgets(window.window)) if keeps else []
         bounded[window.id] = bool(forgets) or (bool(window.inputs) and all(bounded[each] for each in above))
         if keeps and not bounded[window.id]:
-            forgets.append(Remembered(Memory.EVERYTHING, 0, "keeps its rows for ever"))
+            forgets.append(Remembered(Memory.EVERYTHING, 0, _FOR_EVER))
         needs += [
             Need(source, window.id, each.memory, each.extent, each.what, each.by_field)
             for source in sources
@@ -107,12 +108,19 @@ class StateBound:
     by_fields: tuple[Need, ...] = ()
 
     def __str__(self) -> str:
+        if growing := [need for need in self.unbounded if need.what == _FOR_EVER]:
+            return "\n".join(f"window {need.window}: rows are never evicted; {_remedy(need)}" for need in growing)
         if self.unbounded:
             what = "; ".join(f"window {need.window} {need.what}" for need in self.unbounded)
-            return f"the state is not bounded by time: {what}"
+            return f"every window with rows evicts them, but the state is not made of recent input alone: {what}"
         if self.span_us:
             return f"the state is bounded by time: it is made of the newest {format_duration(self.span_us)} of the input"
         return "there is no state but how far the input is read"
+
+
+def _remedy(need: Need) -> str:
+    where = "" if need.source == need.window else " to a source or copy window ahead of it"
+    return f"add retention{where}, as retention: {{bytime_sliding: 1 hour}}, or keep none with index: empty"
 
 
 def state_bound(resolved: Resolved, keeping: Collection[WindowId]) -> StateBound:

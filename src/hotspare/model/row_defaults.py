@@ -1,4 +1,4 @@
-"""What a source window takes a row for that states neither an opcode nor a key: a file with a title line has such rows."""
+"""The defaults of a source window for rows without an opcode or a key, as files with a title line have them."""
 
 from __future__ import annotations
 

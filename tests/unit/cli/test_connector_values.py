@@ -15,7 +15,6 @@ queries:
     windows:
       orders:
         type: source
-        opcodes: any
         schema: id*:int64,at:stamp
         connectors:
           in: {{kind: fs, direction: publish, properties: {{fsname: in.csv{publish}}}}}

@@ -236,7 +236,10 @@ class Asked(dict[str, bytes]):
 
 
 def test_sums_of_inserts_alone_begin_empty() -> None:
-    inserts = ("schema: 'id*:int64,k:int64,x:int64'}", "schema: 'id*:int64,k:int64,x:int64', opcodes: insert-only}")
+    inserts = (
+        "opcodes: any, schema: 'id*:int64,k:int64,x:int64'}",
+        "opcodes: insert-only, index: hash, schema: 'id*:int64,k:int64,x:int64'}",
+    )
     text = KEPT.replace(*inserts).replace("retention: {bycount_sliding: 4}", "publish: true")
     before = compile_plan(load_text(text.replace("MORE", "").replace("EDGES", "")).resolved)
     more = text.replace("MORE", SUMS).replace("EDGES", ", orders -> sums")

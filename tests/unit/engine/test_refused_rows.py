@@ -22,11 +22,11 @@ project: p
 queries:
   cq:
     windows:
-      given: {type: source, opcodes: any, INDEX schema: "id*:int64,s:string,x:double,n:int32,t:stamp,m:money", publish: SEEN}
+      given: {type: source, INDEX schema: "id*:int64,s:string,x:double,n:int32,t:stamp,m:money", publish: SEEN}
       made: {type: compute, index: empty, schema: "id*:int64,v:int64,w:double", outputs: {v: "EXPRESSION", w: x}, publish: true}
     edges: [given -> made]
 """
-KEYED, ANY, INSERTS = "", "index: empty,", "index: empty, opcodes: insert-only,"
+KEYED, ANY, INSERTS = "index: hash,", "opcodes: any, index: empty,", "opcodes: insert-only,"
 ROW = "{opcode},n,{id},s{id},0.5,{n},7,1.25"
 
 

@@ -144,7 +144,7 @@ def test_a_new_source_window_comes_last_by_its_name() -> None:
 
 def test_another_projects_name_or_topic_is_refused() -> None:
     assert "no new version" in changed(("project: shop", "project: store")).refusals[0]
-    before, after = plan(("type: source", "type: source, reads: far/q/w, opcodes: insert-only")), plan()
+    before, after = plan(("type: source, opcodes: any", "type: source, reads: far/q/w, opcodes: insert-only, index: hash")), plan()
     assert "another topic" in compare(before, after, Past.CUT).refusals[0]
 
 

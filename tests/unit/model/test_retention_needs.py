@@ -211,11 +211,17 @@ LUA = '      lua: {type: lua, index: empty, schema: "id*:int64,x:double", events
         ("      f: {type: filter, index: empty, condition: x > 1}\n", "s -> f", "there is no state but how far the input is read"),
         (HOUR + SUMS, "s -> hour -> sums", "the state is bounded by time: it is made of the newest 90 minutes of the input"),
         (HOUR + NEWER, "s -> hour -> newer", "the state is bounded by time: it is made of the newest 100 minutes of the input"),
-        (NEWER + SUMS, "s -> newer, s -> sums", "the state is not bounded by time: window q/sums keeps its rows for ever"),
+        (
+            NEWER + SUMS,
+            "s -> newer, s -> sums",
+            "window q/sums: rows are never evicted; add retention to a source or copy window ahead of it, as "
+            "retention: {bytime_sliding: 1 hour}, or keep none with index: empty",
+        ),
         (
             "      new: {type: copy, retention: {bycount_sliding: 9}}\n      n: {type: counter}\n",
             "s -> new, s -> n",
-            "the state is not bounded by time: window q/new holds 9 rows; window q/n counts events",
+            "every window with rows evicts them, but the state is not made of recent input alone: window q/new holds 9 rows; "
+            "window q/n counts events",
         ),
     ],
 )

@@ -149,8 +149,8 @@ class RowForm:
         return self.insert is InsertOpcode.UPSERT or not self.times.is_canonical
 
     @cached_property
-    def _is_plain(self) -> bool:
-        """Whether at most a prefix has to be put before a row of CSV."""
+    def _takes_prefix(self) -> bool:
+        """Whether a row of CSV needs at most a prefix."""
         if self.placement is not None:
             return self.placement.prefix is not None and self.delimiter == "," and self.times.is_canonical
         return not (
@@ -164,7 +164,7 @@ class RowForm:
     def _is_moved(self) -> bool:
         """Whether columns are put elsewhere and nothing else is done to a row."""
         is_kept = self.insert is InsertOpcode.INSERT or self.placement is None or not self.placement.has_opcodes
-        return self.placement is not None and not self._is_plain and self.times.is_canonical and is_kept
+        return self.placement is not None and not self._takes_prefix and self.times.is_canonical and is_kept
 
     @cached_property
     def _prefix(self) -> bytes:
@@ -202,7 +202,7 @@ class RowForm:
         if self.format not in _ROWS:
             events = [self._json(row) for row in rows]
             return self._rewritten_events(events) if self.is_rewritten else events
-        if self._is_plain:
+        if self._takes_prefix:
             return [self._prefix + row.removeprefix(BYTE_ORDER_MARK) for row in rows] if self._prefix else list(rows)
         rewritten = [self._rewritten(self.split(row)) for row in rows]
         for place, type_ in self.times.fields(self.schema):
@@ -219,7 +219,7 @@ class RowForm:
             moved = self.placement.moved(rows, self.delimiter_bytes)
             if moved is not None:
                 return moved
-        if self.format not in _ROWS or not self._is_plain or (self._prefix and _any_begins(rows, BYTE_ORDER_MARK)):
+        if self.format not in _ROWS or not self._takes_prefix or (self._prefix and _any_begins(rows, BYTE_ORDER_MARK)):
             return pa.array(self.canonical(rows.to_pylist()), pa.binary())
         return pc.binary_join_element_wise(self._prefix, rows, b"") if self._prefix else rows
 

@@ -51,7 +51,7 @@ ISO_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 @dataclass(frozen=True, slots=True)
 class FileStyle:
     """`columns` chooses how doubles are written in CSV; `date_format` (strftime) how dates and stamps are, "" for numbers; `prefix`
-    which columns, in JSON members, stand before the fields. In JSON and XML each event stands in a line of its own and names its
+    which columns, in JSON members, come before the fields. In JSON and XML each event has a line of its own and names its
     fields, and binary blocks have their types.
 
     UsageError for a `date_format` that cannot be used.
@@ -107,7 +107,7 @@ class OutputRows:
         return _line([*before, *schema.names])
 
     def no_rows(self) -> pa.RecordBatch:
-        """Returns a batch without rows, for the title of a file without any."""
+        """Returns a batch without rows, for the title line of a file that has no row."""
         return pa.RecordBatch.from_pylist([], schema=pa.schema(OUTPUT_COLUMNS) if self._schema is None else self._schema)
 
     def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:

@@ -285,7 +285,7 @@ def check_columns(rows: Sequence[bytes], form: RowForm, path: Path) -> None:
 
 
 def _hint_of_titles(form: RowForm, row: bytes) -> str:
-    """What to do about a first row that does not fit: a title line asks for `plain`."""
+    """Returns the hint for a first row that does not fit: a title line asks for `plain`."""
     assert form.schema is not None
     titles = {column.strip(b' "').decode(errors="replace") for column in form.split(row)}
     if titles & set(form.schema.names):

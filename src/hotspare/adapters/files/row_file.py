@@ -29,8 +29,8 @@ class Growth(Enum):
 
 
 class RowFile:
-    """One pass over a file, which `form` cuts into rows. `skip_rows` leading rows are left out; blank rows always are. A title line
-    is not a row: it says what `form` is from then on, and `warn` gets what is odd about it."""
+    """Reads a file once; `form` cuts it into rows. `skip_rows` leading rows are left out; blank rows always are. A title line is
+    not a row: it determines `form` from then on, and `warn` gets sentences about titles that match no field."""
 
     def __init__(
         self,
