@@ -73,6 +73,28 @@ def test_a_csv_file_as_users_have_it(shown: list[Block], tmp_path: Path) -> None
         assert page.rows("counts.csv") == page.rows("users.csv")
 
 
+@shows(
+    "docs/alerts.md",
+    "hotspare replay machines.yaml",
+    "hotspare replay shop.yaml",
+    "hotspare replay security.yaml",
+    "hotspare replay watch.yaml",
+    "hotspare replay cards.yaml",
+)
+def test_alerts(shown: list[Block], tmp_path: Path) -> None:
+    """Each command makes the outputs of the page from the inputs of the page."""
+    files = re.findall(r"^(Input|Output) `([\w.]+)`.*?\n\n```csv\n(.*?)^```", (ROOT / "docs/alerts.md").read_text(), re.M | re.S)
+    with PageFolder(tmp_path, "empty", ["docs/alerts.md"]) as page:
+        for kind, name, text in files:
+            if kind == "Input":
+                (page.folder / name).write_text(text)
+        for block in shown:
+            page.play(block)
+        outputs = {name: text.splitlines() for kind, name, text in files if kind == "Output"}
+        assert {name: page.rows(name) for name in outputs} == outputs
+        assert len(outputs) == len(shown)
+
+
 @shows("examples/README.md", "../.venv/bin/hotspare replay")
 def test_the_examples(shown: list[Block], tmp_path: Path) -> None:
     with PageFolder(tmp_path, "../../../examples") as page:
