@@ -263,9 +263,9 @@ def refuse_namesake(ports: Ports, group: str, engine: str) -> None:
             raise membership.name_taken(group, member)
 
 
-def refuse_other_partitions(bus: Bus, topics: GroupTopics) -> None:
-    """UsageError if an inbound topic has other partitions than the group reads, or is another project's and missing. One with too
-    few that never held a message is fine: `create_topics` adds the others."""
+def refuse_other_partitions(bus: Bus, topics: GroupTopics) -> dict[str, int]:
+    """Returns the topics that have too few partitions and never held a message, with the number that the group reads;
+    `create_topics` adds them. UsageError if any other inbound topic has other partitions, or is another project's and missing."""
     known = bus.topics()
     missing = [topic.name for topic in topics.inbound if topic.kind is Inbound.OUTPUTS and topic.name not in known]
     if missing:
@@ -278,6 +278,7 @@ def refuse_other_partitions(bus: Bus, topics: GroupTopics) -> None:
     found = intake.other_partitions({**known, **growing}, topics)
     if found:
         raise UsageError(found, detail="what is written to the others would never be seen", hint=intake.OTHER_PARTITIONS_HINT)
+    return growing
 
 
 def _is_unused(bus: Bus, topic: str, partitions: int) -> bool:
@@ -287,12 +288,10 @@ def _is_unused(bus: Bus, topic: str, partitions: int) -> bool:
 def create_topics(bus: Bus, topics: GroupTopics) -> None:
     """Creates what is missing, and adds partitions to inbound topics that hold too few and no message. Raises as
     `refuse_other_partitions`."""
-    refuse_other_partitions(bus, topics)
-    known = bus.topics()
+    for name, partitions in refuse_other_partitions(bus, topics).items():
+        bus.grow_unused(name, partitions)
     for inbound in topics.inbound:
         if inbound.kind is not Inbound.OUTPUTS:
-            if known.get(inbound.name, inbound.partitions) < inbound.partitions:
-                bus.grow_unused(inbound.name, inbound.partitions)
             bus.create_topic(inbound.name, inbound.partitions)
     for outbound in topics.outbound:
         bus.create_topic(outbound.topic, topics.shard.count)
