@@ -144,18 +144,14 @@ def command(
     transport_config: TransportConfigOption = None,
 ) -> None:
     """Publish a file, or a topic of others. Start the same command again after a crash: it goes on with the next row."""
-    from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
     from hotspare.cli.shared.project_file import source_rows
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
     target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards, missing=_MISSING[create])
     with contextlib.closing(open_bus(target.bus_url)) as opened:
         known = source_rows(opened, target.prefix, project, set_, window)
-        form = RowForm(
-            opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
-            flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
-            insert=InsertOpcode.UPSERT if publishwithupsert else InsertOpcode.INSERT,
-            key=KeyPresence.ABSENT if noautogenfield else KeyPresence.PRESENT,
+        form = replace(
+            _columns(addcsvflags, lacks_opcode=addcsvopcode, is_upsert=publishwithupsert, lacks_key=noautogenfield),
             delimiter=delimiter,
             date_format=dateformat or chosen.date_format,
             stamp_unit=chosen_stamp_unit(stamp_unit),
@@ -166,6 +162,18 @@ def command(
         target = _placed(target, chosen, known)
         options = _options(form, "growing" if growing else "fixed", rate, (header, maxevents, repeatcount, blocksize), source)
         (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
+
+
+def _columns(flags: _Flags | None, *, lacks_opcode: bool, is_upsert: bool, lacks_key: bool) -> RowForm:
+    """Returns the form of rows with the columns that the options say."""
+    from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
+
+    return RowForm(
+        opcode=OpcodeColumn.ABSENT if lacks_opcode else OpcodeColumn.PRESENT,
+        flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[flags],
+        insert=InsertOpcode.UPSERT if is_upsert else InsertOpcode.INSERT,
+        key=KeyPresence.ABSENT if lacks_key else KeyPresence.PRESENT,
+    )
 
 
 def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, int, int], source_name: str) -> PublishOptions:

@@ -97,7 +97,7 @@ def test_findings_come_once_per_kind(server: Path) -> None:
 
 def test_what_has_no_effect_is_a_note(server: Path) -> None:
     (found,) = assessed(server / "runs.xml", 0)["projects"]
-    assert [each["what"] for each in found["notes"]] == ["attribute pubsub: without effect", "attribute threads: without effect"]
+    assert [each["what"] for each in found["notes"]] == ["attribute threads: without effect"]
 
 
 def test_the_text_has_each_kind_once_and_the_sum(server: Path) -> None:

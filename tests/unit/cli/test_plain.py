@@ -71,7 +71,7 @@ def test_the_most_usual_csv_is_replayed_and_published_alike(folder: Path) -> Non
     assert failed.read_text() == FAILED
 
     to = ("--bus", f"sqlite:///{folder / 'login.db'}", "--window", "login/security/attempts", "--project", project)
-    done = hotspare_here("publish", "--plain", *to, logins)
+    done = hotspare_here("publish", "--create", "--plain", *to, logins)
     assert done.returncode == 0, done.stderr
     assert "'browser', is left out" in done.stderr
     attempts = folder / "attempts.csv"

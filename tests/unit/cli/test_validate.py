@@ -27,7 +27,7 @@ def test_warnings_alike_are_one_line() -> None:
     """A project of a server that goes on running it is warned about once per kind, with the number of places."""
     warnings = [line for line in hotspare("validate", KAFKA1).stderr.splitlines() if line.startswith("warning: ")]
     assert [line.partition(": without effect: ")[2] for line in warnings] == [
-        "attribute threads, attribute pubsub, property dateformat (2 times), property kafkaglobalconfig (2 times), "
+        "attribute threads, property dateformat (2 times), property kafkaglobalconfig (2 times), "
         "property kafkahostport (2 times), property numbufferedmsgs, property zookeeperhostport",
         "",
     ]

@@ -22,7 +22,8 @@ from hotspare.model.windows.registry import WINDOW_TYPES
 
 FULL = """\
 <engine><projects>
-<project name="p" heartbeat-interval="2" index="pi_RBTREE" retention-tracking="true" restore="/s" xmlns:hs="urn:hotspare">
+<project name="p" heartbeat-interval="2" index="pi_RBTREE" retention-tracking="true" restore="/s" pubsub="none"
+         xmlns:hs="urn:hotspare">
   <description>d</description>
   <metadata><meta id="a">b</meta><meta name="c">e</meta></metadata>
   <properties><property name="N">1</property></properties>
@@ -37,7 +38,8 @@ FULL = """\
       <description>d</description>
       <windows>
         <window-source name="a" index="pi_EMPTY" insert-only="true" autogen-key="true" hs:publish="true" hs:quality="simple"
-                       hs:partition-by="x" hs:idle="3 seconds" output-insert-only="true" produces-only-inserts="true"
+                       hs:partition-by="x" hs:idle="3 seconds" hs:required="x" output-insert-only="true"
+                       produces-only-inserts="true"
                        collapse-updates="true"
                        exp-max-string="9" pulse-interval="5 seconds">
           <description>d</description>
