@@ -64,7 +64,7 @@ def says(connector: Connector, name: str) -> str:
 
 
 def _check_values(connector: Connector, found: Mistakes) -> None:
-    for name in (FAILOVER, "snapshot", "useoffsetmsgid", "collapse", "rmretdel"):
+    for name in (FAILOVER, "snapshot", "useoffsetmsgid", "collapse", "rmretdel", "csvmsgpereventblock"):
         value = connector.get(name).strip().lower()
         if value not in _TRUTH and "@" not in value:
             message = f"property {name} of connector {connector.name} is {value[:40]!r}"
