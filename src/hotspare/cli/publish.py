@@ -144,14 +144,17 @@ def command(
     transport_config: TransportConfigOption = None,
 ) -> None:
     """Publish a file, or a topic of others. Start the same command again after a crash: it goes on with the next row."""
-    from hotspare.cli.shared.project_file import source_rows
+    from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
     target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards, missing=_MISSING[create])
     with contextlib.closing(open_bus(target.bus_url)) as opened:
-        known = source_rows(opened, target.prefix, project, set_, window)
-        form = replace(
-            _columns(addcsvflags, lacks_opcode=addcsvopcode, is_upsert=publishwithupsert, lacks_key=noautogenfield),
+        known = _source_rows(opened, target, project, set_)
+        form = RowForm(
+            opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
+            flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
+            insert=InsertOpcode.UPSERT if publishwithupsert else InsertOpcode.INSERT,
+            key=KeyPresence.ABSENT if noautogenfield else KeyPresence.PRESENT,
             delimiter=delimiter,
             date_format=dateformat or chosen.date_format,
             stamp_unit=chosen_stamp_unit(stamp_unit),
@@ -159,21 +162,8 @@ def command(
             plain=known.defaults if plain else None,
         )
         others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value, skip_lost)
-        target = _placed(target, chosen, known)
         options = _options(form, "growing" if growing else "fixed", rate, (header, maxevents, repeatcount, blocksize), source)
-        (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
-
-
-def _columns(flags: _Flags | None, *, lacks_opcode: bool, is_upsert: bool, lacks_key: bool) -> RowForm:
-    """Returns the form of rows with the columns that the options say."""
-    from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
-
-    return RowForm(
-        opcode=OpcodeColumn.ABSENT if lacks_opcode else OpcodeColumn.PRESENT,
-        flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[flags],
-        insert=InsertOpcode.UPSERT if is_upsert else InsertOpcode.INSERT,
-        key=KeyPresence.ABSENT if lacks_key else KeyPresence.PRESENT,
-    )
+        (publish_others if topic else publish_files)(opened, _placed(target, chosen, known), others, options, chosen.turns)
 
 
 def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, int, int], source_name: str) -> PublishOptions:
@@ -183,6 +173,13 @@ def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, in
 
     header_rows, events_max, repeats, block_rows = counts
     return PublishOptions(form, Growth(growth), header_rows, rate, events_max, repeats, block_rows, source_name)
+
+
+def _source_rows(bus: Bus, target: Target, project: Path | None, texts: list[str] | None) -> SourceRows:
+    """Returns what the project, or else the bus, says of the rows of the target's window."""
+    from hotspare.cli.shared.project_file import source_rows
+
+    return source_rows(bus, target.prefix, project, texts, target.window)
 
 
 def _placed(target: Target, chosen: Transport, known: SourceRows) -> Target:

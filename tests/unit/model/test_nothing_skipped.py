@@ -37,7 +37,8 @@ FULL = """\
     <contquery name="q" trace="a" include-singletons="true" index="pi_HASH">
       <description>d</description>
       <windows>
-        <window-source name="a" index="pi_EMPTY" insert-only="true" autogen-key="true" hs:publish="true" hs:quality="simple"
+        <window-source name="a" index="pi_EMPTY" insert-only="true" autogen-key="true" pubsub="false" hs:publish="true"
+                       hs:quality="simple"
                        hs:partition-by="x" hs:idle="3 seconds" hs:required="x" output-insert-only="true"
                        produces-only-inserts="true"
                        collapse-updates="true"
