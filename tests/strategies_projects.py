@@ -26,6 +26,8 @@ from hotspare.model.project import (
     Dialect,
     Edge,
     Emission,
+    Emit,
+    Eviction,
     Expression,
     IndexType,
     KeyOrigin,
@@ -42,9 +44,11 @@ from hotspare.model.quality import BUFFERED, COUNT_MAX, PRECISE, SIMPLE, TRIMMED
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.model.windows.calculate import CalculateWindow
 from hotspare.model.windows.compute import ComputeWindow
+from hotspare.model.windows.contract import Newness
 from hotspare.model.windows.copy import CopyWindow
 from hotspare.model.windows.filter import FilterWindow
 from hotspare.model.windows.functional import FunctionalWindow
+from hotspare.model.windows.registry import type_of
 from hotspare.model.windows.source import SourceWindow
 
 NAME_LETTERS = "abXY019_-"
@@ -77,16 +81,22 @@ def expressions(draw: st.DrawFn) -> Expression:
     return Expression(draw(expression_texts), draw(st.sampled_from(Dialect)))
 
 
+def _evictions(time_field: str) -> st.SearchStrategy[Eviction]:
+    """Draws the order of retention by time: by system time no event evicts."""
+    return st.sampled_from(Eviction) if time_field else st.just(Eviction.AFTER)
+
+
 @st.composite
 def retentions(draw: st.DrawFn, schema: Schema) -> Retention:
     kind = draw(st.sampled_from(RetentionKind))
     if kind in (RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING):
         fields = [f.name for f in schema.fields if not f.type.is_array] if kind is RetentionKind.BYCOUNT_SLIDING else []
         by = draw(st.lists(st.sampled_from(fields), max_size=3, unique=True)) if fields else []
-        return Retention(kind, draw(st.integers(1, 1_000_000_000)), by=tuple(by))
+        return Retention(kind, draw(st.integers(1, 1_000_000_000)), by=tuple(by), eviction=draw(st.sampled_from(Eviction)))
     time_fields = [f.name for f in schema.fields if f.type in (FieldType.DATE, FieldType.STAMP)]
     unit_us = draw(durations) if kind is RetentionKind.BYTIME_JUMPING_LOOKBACK else 0
-    return Retention(kind, draw(durations), draw(st.sampled_from(["", *time_fields])), unit_us)
+    time_field = draw(st.sampled_from(["", *time_fields]))
+    return Retention(kind, draw(durations), time_field, unit_us, eviction=draw(_evictions(time_field)))
 
 
 @st.composite
@@ -214,6 +224,8 @@ def queries(draw: st.DrawFn, name: str) -> ContinuousQuery:
             window, schema = _derived(draw, window_name, outputs[at])
             slot = draw(st.sampled_from([EVERY_SLOT, 0, 7]))
             edges.append(Edge(windows[at].name, window_name, draw(st.sampled_from(["", "data"])), slot))
+        if type_of(window).newness is not Newness.NONE and draw(st.booleans()):
+            window = replace(window, emission=replace(window.emission, emit=Emit.NEW))
         windows.append(window)
         outputs.append(schema)
     return ContinuousQuery(
@@ -293,9 +305,10 @@ def short_retentions(draw: st.DrawFn) -> Retention:
     kind = draw(st.sampled_from(RetentionKind))
     if kind in (RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING):
         groups = [(), ("s",), ("x",), ("at", "s")] if kind is RetentionKind.BYCOUNT_SLIDING else [()]
-        return Retention(kind, draw(st.integers(1, 3)), by=draw(st.sampled_from(groups)))
+        return Retention(kind, draw(st.integers(1, 3)), by=draw(st.sampled_from(groups)), eviction=draw(st.sampled_from(Eviction)))
     unit_us = 2_000_000 if kind is RetentionKind.BYTIME_JUMPING_LOOKBACK else 0
-    return Retention(kind, draw(st.sampled_from([1_000_000, 2_500_000])), draw(st.sampled_from(["", "at"])), unit_us)
+    limit, time_field = draw(st.sampled_from([1_000_000, 2_500_000])), draw(st.sampled_from(["", "at"]))
+    return Retention(kind, limit, time_field, unit_us, eviction=draw(_evictions(time_field)))
 
 
 def _running_source(draw: st.DrawFn) -> SourceWindow:

@@ -7,6 +7,7 @@ test_pages_on_spark.py.
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TextIO
 import pyarrow.parquet as pq
 import pytest
 
-from tests.documents.blocks import Block, shows
+from tests.documents.blocks import ROOT, Block, shows
 from tests.documents.play import PageFolder
 from tests.unit.cli.kept import kept_bus
 
@@ -34,6 +35,28 @@ def test_the_example_of_projects(shown: list[Block], tmp_path: Path) -> None:
     with PageFolder(tmp_path, "projects", ["docs/projects.md"]) as page:
         page.play(*shown)
         assert len(page.rows("report.csv")) == 21
+
+
+@shows(
+    "docs/alerts.md",
+    "hotspare replay machines.yaml",
+    "hotspare replay shop.yaml",
+    "hotspare replay security.yaml",
+    "hotspare replay watch.yaml",
+    "hotspare replay cards.yaml",
+)
+def test_alerts(shown: list[Block], tmp_path: Path) -> None:
+    """Each command makes the outputs of the page from the inputs of the page."""
+    files = re.findall(r"^(Input|Output) `([\w.]+)`.*?\n\n```csv\n(.*?)^```", (ROOT / "docs/alerts.md").read_text(), re.M | re.S)
+    with PageFolder(tmp_path, "empty", ["docs/alerts.md"]) as page:
+        for kind, name, text in files:
+            if kind == "Input":
+                (page.folder / name).write_text(text)
+        for block in shown:
+            page.play(block)
+        outputs = {name: text.splitlines() for kind, name, text in files if kind == "Output"}
+        assert {name: page.rows(name) for name in outputs} == outputs
+        assert len(outputs) == len(shown)
 
 
 @shows("examples/README.md", "../.venv/bin/hotspare replay")

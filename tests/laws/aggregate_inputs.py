@@ -64,6 +64,18 @@ queries:
     edges: [rows -> groups]
 """
 """All that a group keeps may stand in its row."""
+OF_EVICTIONS = OF_NUMBERS.replace(
+    "      groups:", "      newest: {type: copy, retention: {bycount_sliding: 2, by: [g]}}\n      groups:"
+).replace("rows -> groups", "rows -> newest -> groups")
+_I, _UB, _D, _DR = (Opcode.INSERT, 1), (Opcode.UPDATE_BLOCK, 1), (Opcode.DELETE, 1), (Opcode.DELETE, 4)
+EVICTIONS = [
+    *((0, _I, 0, 0), (1, _I, 1, 0), (2, _I, 2, 1)),
+    *((3, _DR, 0, 0), (3, _I, 3, 0)),
+    *((4, _DR, 1, 0), (4, _UB, 2, 0), (4, _D, 2, 1)),
+    *((5, _DR, 3, 0), (5, _UB, 2, 0), (5, _D, 2, 0)),
+    *((6, _DR, 2, 0), (6, _I, 4, 1)),
+]
+"""Rank, opcode with flags, key and group: evicted for an insert, a row that changes its group, an update, and another group."""
 TEXTS = pa.array(["b", "a", "ba", "b\u00e9", ""])
 DOUBLES = np.array([0.1, -0.1, 12.5, 3.0, -0.0, 7e5, 1e22, 1e300, -1e300, 1e308, 5e-324, 1e-200, np.nan, np.inf, -np.inf])
 WHOLE = np.array([0, 1, -5, 2**62, -(2**63), 2**63 - 1])
@@ -103,6 +115,14 @@ def _texts(random: np.random.Generator, count: int, strings: StringTable) -> Chu
     return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes * valid, valid)
 
 
+def evictions() -> Chunk:
+    rank, what, key, group = zip(*EVICTIONS, strict=True)
+    lanes, flags = np.zeros((len(rank), 5), np.int64), np.array([flag for _, flag in what], np.uint8)
+    lanes[:, 0], lanes[:, 1] = key, group
+    lanes[:, 3] = np.array(key) * 3
+    return Chunk(np.array(rank), np.array([opcode for opcode, _ in what], np.uint8), flags, lanes, np.ones_like(lanes, np.bool_))
+
+
 def _calls(name: str) -> list[Args]:
     """The arguments of each call of a kernel while chunks are worked on."""
     (operator, page), (of_texts, its_page) = operator_of(PROJECT), operator_of(OF_TEXTS)
@@ -124,6 +144,8 @@ def _calls(name: str) -> list[Args]:
             numbers = some_events(random, 40, 40 if batch < 4 else 36)
             numbers.lanes[:, 1] = numbers.lanes[:, 0] % 8
             of_numbers.apply(other_page, [numbers], timeline, strings)
+        of_evictions, evicting = operator_of(OF_EVICTIONS)
+        of_evictions.apply(evicting, [evictions()], Timeline(np.zeros(8, np.int64), _NO_BEATS), strings)
     finally:
         setattr(k, name, called)
     return calls

@@ -160,14 +160,18 @@ Made: TypeAlias = tuple[Window, list[tuple[str, str, str]]]
 Maker: TypeAlias = Callable[[Draft, str], Made]
 
 
+EVICTIONS = ("before", "after")
+
+
 def _retention(draft: Draft) -> Window:
     kind = draft.one(["bycount_sliding", "bycount_jumping", "bytime_sliding", "bytime_jumping", "bytime_jumping_lookback"])
     if kind.startswith("bycount"):
         groups = {"by": draft.one(GROUPS)} if kind == "bycount_sliding" and draft.random.random() < 0.5 else {}
-        return {kind: draft.random.randint(1, draft.rows_max), **groups}
+        limit = draft.random.randint(1, draft.rows_max)
+        return {kind: limit, **groups, "evict": EVICTIONS[limit % 2]}
     made: Window = {kind: draft.one(["1 second", "2500 milliseconds", "2 seconds"])}
     if draft.random.random() < 0.4:
-        made["field"] = "at"
+        made |= {"field": "at", "evict": EVICTIONS[made[kind] == "2 seconds"]}
     if kind.endswith("lookback"):
         made["unit"] = draft.one(["second", "minute"])
     return made
@@ -416,6 +420,8 @@ def _with_extras(draft: Draft, window: Window) -> Window:
         made["output"] = "insert-only"
     elif chance < 0.19:
         made["produces"] = "insert-only"
+    elif chance > 0.9:
+        made["emit"] = "new"
     if draft.random.random() < 0.12:
         made["splitter"] = draft.one(["x", "id % 3", "6 div x", "case when s = 'a' then -1 else x end", "d > 0"])
     return made

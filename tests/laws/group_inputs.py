@@ -48,10 +48,10 @@ def _chunk(random: np.random.Generator, count: int, *, inserts: int) -> tuple[Ch
     return Chunk(rank, opcode, flags, lanes, valid), Timeline(np.zeros(2 * count, np.int64), np.empty(0, np.int64))
 
 
-def _relations(new_keys: int) -> Iterator[tuple[Relation, list[Args]]]:
+def _relations(new_keys: int, evicts_first: int = 0) -> Iterator[tuple[Relation, list[Args]]]:
     """After each of some chunks; in small pages, so that rows are moved."""
     random = np.random.default_rng(20_261_123)
-    relation_ = Relation(_SHAPE, relation.Policy(relation.COUNT_OF_GROUP, 2, 1, 0, new_keys))
+    relation_ = Relation(_SHAPE, relation.Policy(relation.COUNT_OF_GROUP, 2, 1, 0, new_keys, 0, evicts_first))
     pages = relation_.pages
     pages.page_slots = 4
     pages.rows.state[[slots.PAGE_SLOTS, slots.SPARE]] = 4, 0
@@ -70,8 +70,8 @@ def _relations(new_keys: int) -> Iterator[tuple[Relation, list[Args]]]:
 
 
 def relate_groups() -> Iterator[Args]:
-    for new_keys in (0, 1):
-        for _, taps in _relations(new_keys):
+    for new_keys, evicts_first in ((0, 0), (0, 1), (1, 0)):
+        for _, taps in _relations(new_keys, evicts_first):
             yield from taps
 
 

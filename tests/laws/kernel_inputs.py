@@ -62,7 +62,10 @@ def identifier_texts() -> Iterator[Args]:
 def policies() -> list[k.Policy]:
     kinds = [(k.KEEP, 0), (k.COUNT_SLIDING, 0), (k.COUNT_JUMPING, 0)]
     kinds += [(kind, by) for kind in (k.TIME_SLIDING, k.TIME_JUMPING, k.TIME_LOOKBACK) for by in (0, 1)]
-    return [k.Policy(kind, 5, 4, by, new) for kind, by in kinds for new in (0, 1)]
+    found = [k.Policy(kind, 5, 4, by, new) for kind, by in kinds for new in (0, 1)]
+    return found + [
+        each._replace(evicts_first=1) for each in found if each.by_event or each.kind in (k.COUNT_SLIDING, k.COUNT_JUMPING)
+    ]
 
 
 def queue_policies() -> list[k.Policy]:

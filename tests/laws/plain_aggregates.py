@@ -143,6 +143,16 @@ class Group:
         self.events.append((opcode, last))
 
 
+def _is_evicted_by(event: Event, behind: Sequence[Event]) -> bool:
+    """Whether the row of the next event comes to the group of this one, which was evicted for it: they change the group at once."""
+    if event.opcode != "D" or "R" not in event.flags or not behind or event.row[1] is None:
+        return False
+    came = behind[0]
+    if came.opcode not in ("I", "UB") or "R" in came.flags or came.row[1] != event.row[1]:
+        return False
+    return came.opcode == "I" or behind[1].row[1] != came.row[1]
+
+
 @dataclass
 class Groups:
     """Of rows whose column 1 is the group."""
@@ -154,7 +164,13 @@ class Groups:
         rest = list(events)
         while rest:
             event = rest.pop(0)
-            if event.opcode == "UB":
+            if _is_evicted_by(event, rest):
+                came = rest.pop(0)
+                if came.opcode == "UB":
+                    self._change("D", None, rest.pop(0).row)
+                self.groups[event.row[1]].take("D", None, event.row)
+                self._change("I", came.row, None)
+            elif event.opcode == "UB":
                 old = rest.pop(0).row
                 if old[1] == event.row[1]:
                     self._change("U", event.row, old)

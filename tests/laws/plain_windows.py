@@ -38,6 +38,7 @@ class Limits:
     unit: int = 0
     by_event: bool = False
     by: tuple[int, ...] = ()
+    evicts_first: bool = False
 
     def group(self, row: Row) -> Row:
         return tuple(row[column] for column in self.by)
@@ -58,17 +59,25 @@ class Index:
         came = event.row[0] if made and made[0].opcode != "D" else None
         if came is None or self.limits is None:
             return made
+        expelled = self._retained(came)
+        if not self.limits.evicts_first:
+            return made + expelled
+        itself = [each for each in expelled if each.row[0] == came]
+        return [each for each in expelled if each not in itself] + made + itself
+
+    def _retained(self, came: int) -> list[Event]:
+        assert self.limits is not None
         if self.limits.kind == "bycount_sliding":
             group = self.limits.group(self.rows[came][0])
             members = [k for k, (row, _) in self.rows.items() if self.limits.group(row) == group]
-            return made + self._expelled(members[: max(0, len(members) - self.limits.limit)])
+            return self._expelled(members[: max(0, len(members) - self.limits.limit)])
         if self.limits.kind == "bycount_jumping":
-            return made + self._expelled([k for k in self.rows if k != came] if len(self.rows) > self.limits.limit else [])
+            return self._expelled([k for k in self.rows if k != came] if len(self.rows) > self.limits.limit else [])
         if self.limits.by_event:
             time = self.rows[came][1]
             self.newest = time if self.newest is None else max(self.newest, time)
-            return made + self._by_time(self.newest, came)
-        return made
+            return self._by_time(self.newest, came)
+        return []
 
     def beat(self, now: int) -> list[Event]:
         """A heartbeat."""

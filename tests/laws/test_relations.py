@@ -25,6 +25,7 @@ from hotspare.model.project import (
     ContinuousQuery,
     Dialect,
     Edge,
+    Eviction,
     Expression,
     IndexType,
     KeyOrigin,
@@ -58,7 +59,8 @@ def _limits(retention: Retention | None) -> Limits | None:
     if retention is None:
         return None
     by = tuple(ROW.index[name] for name in retention.by)
-    return Limits(retention.kind.value, retention.limit, retention.unit_us, bool(retention.time_field), by)
+    evicts_first = retention.eviction is Eviction.BEFORE
+    return Limits(retention.kind.value, retention.limit, retention.unit_us, bool(retention.time_field), by, evicts_first)
 
 
 def _texts(window: Window) -> list[str]:
@@ -276,6 +278,7 @@ RETENTIONS |= st.builds(
     st.integers(1, 2),
     st.sampled_from([("x",), ("id", "s")]),
 )
+RETENTIONS |= RETENTIONS.map(lambda each: replace(each, eviction=Eviction.BEFORE) if each.is_by_events else each)
 
 
 @st.composite

@@ -26,6 +26,7 @@ from hotspare.engine.rows.merged import MergedRows
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.engine.state.lanes import to_lanes
 from hotspare.engine.state.project_state import State
+from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import EVERY_SLOT
 from hotspare.model.types import Schema
 
@@ -144,9 +145,11 @@ class Dataflow:
         if self._has_more[i]:
             return [None] * len(arcs), self._given[i]
         if len(arcs) == 1:
-            (chunk,) = waiting
+            (chunk,), until = waiting, self._until[arcs[0].node]
             waiting[0] = None
-            return [chunk], self._until[arcs[0].node]
+            if chunk is not None and self._plan.nodes[i].operator.pairs_evictions and _may_go_on(chunk, until):
+                chunk, waiting[0] = chunk.between(0, len(chunk) - 1), chunk.since(len(chunk) - 1)
+            return [chunk if chunk is not None and len(chunk) else None], until
         befores = [self._until[arc.node] for arc in arcs]
         until = min(befores)
         last, taken = befores.index(until), list(waiting)
@@ -198,6 +201,12 @@ class Dataflow:
     def _refuse(self, at: int, bad: BadEvents) -> None:
         if len(bad):
             self._refused[at] = (self._refused.get(at, NO_BAD_EVENTS) + bad).by_rank()
+
+
+def _may_go_on(chunk: Chunk, until: int) -> bool:
+    """Whether the last row of a chunk is the delete of an evicted row, and the row that evicted it may still come: not all of this
+    rank was given."""
+    return chunk.rank[-1] >= until and chunk.opcode[-1] == Opcode.DELETE and bool(chunk.flags[-1] & Flag.RETENTION)
 
 
 def _ranks_of_events(door: Door, topics: int) -> list[Int64s]:

@@ -15,18 +15,19 @@ from hotspare.engine.operators.beats import BeatsOperator
 from hotspare.engine.operators.contract import Input, Operator
 from hotspare.engine.operators.delivery import DeliveryOperator
 from hotspare.engine.operators.emission import EmissionOperator
+from hotspare.engine.operators.keyed import keeps_index
 from hotspare.engine.operators.merging import EntryOperator, ForwardedOperator
 from hotspare.engine.operators.registry import build_operator
 from hotspare.engine.operators.splitter import SplitterOperator
 from hotspare.engine.rows.batch import BAD_STREAM, TRACE_PREFIX
-from hotspare.engine.rows.changelog import DISTINCT, PUBLISHED, Changelog
+from hotspare.engine.rows.changelog import DISTINCT, PUBLISHED, Changelog, Keys
 from hotspare.engine.rows.chunk import Chunk
 from hotspare.engine.state.lanes import OutputForm
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.relation import Relation
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.fingerprint import resolved_hash
-from hotspare.model.project import EVERY_SLOT, WindowId
+from hotspare.model.project import EVERY_SLOT, Emit, WindowId
 from hotspare.model.resolve import Resolved, ResolvedWindow
 from hotspare.model.types import Field, FieldType, Schema
 from hotspare.model.windows.registry import type_of
@@ -262,6 +263,8 @@ def _operators(resolved: Resolved) -> dict[WindowId, Stages]:
         given = [
             Input(resolved.schema(source), leaving.get(source, DISTINCT), role, source.window) for source, role in window.inputs
         ]
+        if repeats := _repeated_keys(window, leaving, resolved):
+            mistakes.append(repeats)
         try:
             stages[window.id] = found = _stages(window, given, resolved)
             leaving[window.id] = list(found.values())[-1].leaving
@@ -270,6 +273,18 @@ def _operators(resolved: Resolved) -> dict[WindowId, Stages]:
     if mistakes:
         raise ProjectError(resolved.project.name, mistakes)
     return stages
+
+
+def _repeated_keys(window: ResolvedWindow, leaving: Mapping[WindowId, Changelog], resolved: Resolved) -> Mistake | None:
+    """An index by the key of a stream whose keys come again and again would refuse all but the first."""
+    for source, _ in window.inputs:
+        given = leaving.get(source, DISTINCT)
+        emits_new = resolved.window(source).window.emission.emit is Emit.NEW
+        if emits_new and given.keys is Keys.ANY and type_of(window.window).passes_key and keeps_index(window.window, given):
+            message = f"window {window.id} has an index, but window {source} has emit: new, so it inserts a key again and again"
+            hint = "give the window `index: empty`, or number the rows by a remove-state window before"
+            return Mistake(window.window.place, message, hint)
+    return None
 
 
 def _stages(window: ResolvedWindow, given: Sequence[Input], resolved: Resolved) -> Stages:

@@ -22,6 +22,7 @@ from hotspare.model.project import (
     ConnectorDirection,
     ContinuousQuery,
     Edge,
+    Emit,
     Project,
     Publication,
     Singletons,
@@ -31,8 +32,8 @@ from hotspare.model.project import (
 from hotspare.model.statedb import check_stream
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_expression, check_initialization, check_schema
-from hotspare.model.windows.contract import INPUT_ROLES, EntersBy, Given, SchemaOrigin, StreamNeed
-from hotspare.model.windows.registry import type_of
+from hotspare.model.windows.contract import INPUT_ROLES, EntersBy, Given, Newness, SchemaOrigin, StreamNeed
+from hotspare.model.windows.registry import WINDOW_TYPES, type_of
 
 QUERIES_MAX = 100
 WINDOWS_MAX = 1_000
@@ -336,6 +337,10 @@ def _given(query: ContinuousQuery, window: Window, edges: list[Edge], lost: set[
 def _check_window(window: Window, given: list[Given], found: Mistakes) -> None:
     """A schema that is None although it has a place stood in the text and could not be read: that is known already."""
     window_type = type_of(window)
+    if window.emission.emit is Emit.NEW and window_type.newness is Newness.NONE:
+        emitting = ", ".join(sorted(name for name, each in WINDOW_TYPES.items() if each.newness is not Newness.NONE))
+        message = f"window {window.name} has emit: new, which windows of type {window_type.name} do not know"
+        found.add(window.place, message, f"these types do: {emitting}")
     if window.schema is not None:
         check_schema(window, window.schema, found)
     elif not window.schema_place.line and window_type.schema_origin is SchemaOrigin.WRITTEN:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hotspare.model.durations import format_duration
-from hotspare.model.project import AcceptedOpcodes, Emission, Expression, Initialization, Retention, Updates
+from hotspare.model.project import AcceptedOpcodes, Emission, Emit, Eviction, Expression, Initialization, Retention, Updates
 
 
 def expression_meaning(expression: Expression) -> str:
@@ -25,7 +25,8 @@ def retention_meaning(retention: Retention | None) -> str:
     clock = f" by {retention.time_field}" if retention.time_field else ""
     unit = f" in units of {format_duration(retention.unit_us)}" if retention.unit_us else ""
     groups = f" of each {', '.join(retention.by)}" if retention.by else ""
-    return f"{retention.kind.value} {limit}{clock}{unit}{groups}"
+    order = " evicting before" if retention.eviction is Eviction.BEFORE else ""
+    return f"{retention.kind.value} {limit}{clock}{unit}{groups}{order}"
 
 
 def emission_meaning(emission: Emission) -> dict[str, str]:
@@ -39,4 +40,6 @@ def emission_meaning(emission: Emission) -> dict[str, str]:
         found["updates"] = emission.updates.value
     if emission.pulse_us:
         found["pulse"] = format_duration(emission.pulse_us)
+    if emission.emit is Emit.NEW:
+        found["emit"] = emission.emit.value
     return found

@@ -68,6 +68,15 @@ class RetentionKind(Enum):
         return self in (RetentionKind.BYCOUNT_SLIDING, RetentionKind.BYCOUNT_JUMPING)
 
 
+class Eviction(Enum):
+    """Whether the rows that an event evicts are deleted before or after the row that evicts them is emitted."""
+
+    BEFORE = "before"
+    """The window never holds more rows than its limit."""
+    AFTER = "after"
+    """As SAS Event Stream Processing does it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Retention:
     """`limit` is microseconds for the kinds by time, events for those by count.
@@ -75,6 +84,7 @@ class Retention:
     `time_field`: name of a date or stamp field for event time; "" for system time.
     `unit_us`: length of the calendar unit of bytime_jumping_lookback in microseconds, else 0.
     `by`: names of fields; rows that agree in them are a group, and the limit is that of each group. Empty: all rows are one.
+    `eviction`: AFTER where no event evicts, because retention goes by system time.
     """
 
     kind: RetentionKind
@@ -82,7 +92,13 @@ class Retention:
     time_field: str = ""
     unit_us: int = 0
     by: tuple[str, ...] = ()
+    eviction: Eviction = Eviction.AFTER
     place: Place = field(default=NOWHERE, compare=False)
+
+    @property
+    def is_by_events(self) -> bool:
+        """Whether rows are evicted by the events that come, and not by heartbeats."""
+        return self.kind.is_by_count or bool(self.time_field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +217,16 @@ class Updates(Enum):
     """What changes a key between two pulses leaves as one change."""
 
 
+class Emit(Enum):
+    CHANGES = "changes"
+    """All that the window makes."""
+    NEW = "new"
+    """An insert for what is new in the window because of a new event, and nothing else (`Newness` of its type)."""
+
+
+EMITS = {emit.value: emit for emit in Emit}
+
+
 @dataclass(frozen=True, slots=True)
 class Emission:
     """How what a window makes leaves it (SPEC A17).
@@ -214,6 +240,7 @@ class Emission:
     produces: AcceptedOpcodes = AcceptedOpcodes.ANY
     updates: Updates = Updates.EACH
     pulse_us: int = 0
+    emit: Emit = Emit.CHANGES
 
     def held_us(self, heartbeat_us: int) -> int:
         """How many microseconds lie between two pulses; 0 where nothing waits."""

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from hotspare.model.durations import format_duration
-from hotspare.model.project import AS_MADE, AcceptedOpcodes, WindowId
+from hotspare.model.project import AS_MADE, AcceptedOpcodes, Emit, WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.model.retention_needs import state_bound
 from hotspare.model.windows.registry import type_of
@@ -53,6 +53,8 @@ def recent_input(resolved: Resolved, keeping: Collection[WindowId]) -> RecentInp
             found.append(f"{what} reads a stream of another project")
         elif not window.inputs and getattr(window.window, "accepts", None) is not AcceptedOpcodes.INSERT_ONLY:
             found.append(f"{what} takes updates, and what is updated again and again stays for ever")
+        elif window.window.emission.emit is Emit.NEW:
+            found.append(f"{what} emits what is new in it, which depends on all that came before")
         elif window.window.emission != AS_MADE:
             found.append(f"{what} does not put out at once what it makes")
     late_us = resolved.project.heartbeat_interval_us + TICK_GAP_US  # what leaves by time leaves at the first tick of a heartbeat

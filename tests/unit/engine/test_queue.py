@@ -27,8 +27,8 @@ KINDS = ((k.KEEP, 0), (k.COUNT_SLIDING, 5), (k.COUNT_JUMPING, 5), (k.TIME_SLIDIN
 Batch = tuple[Chunk, Timeline]
 
 
-def policy(kind: int, limit: int, in_order: int = 0) -> k.Policy:
-    return k.Policy(kind, limit, 6, 0, 1, in_order)
+def policy(kind: int, limit: int, in_order: int = 0, evicts_first: int = 0) -> k.Policy:
+    return k.Policy(kind, limit, 6, 0, 1, in_order, evicts_first)
 
 
 @st.composite
@@ -75,20 +75,30 @@ def told(chunk: Chunk, done: Change | Resolution) -> object:
     return [array.tolist() for array in arrays]
 
 
-@pytest.mark.parametrize(("kind", "limit"), KINDS)
-@given(histories(), st.sets(st.integers(0, 12)), tunings())
-def test_a_queue_is_as_good_as_a_table(kind: int, limit: int, batches: list[Batch], frozen_at: set[int], tuning: Tuning) -> None:
-    """Outputs, refusals and content; and every twin stays what it was, however long it is held."""
+@pytest.mark.parametrize(
+    ("kind", "limit", "evicts_first"), [*((*each, 0) for each in KINDS), (k.COUNT_SLIDING, 5, 1), (k.COUNT_JUMPING, 5, 1)]
+)
+@given(histories(), st.sets(st.integers(0, 12)), tunings(), st.integers(1, 9))
+def test_a_queue_is_as_good_as_a_table(
+    kind: int, limit: int, evicts_first: int, batches: list[Batch], frozen_at: set[int], tuning: Tuning, rows_max: int
+) -> None:
+    """Outputs, refusals and content, also in parts; and every twin stays what it was, however long it is held."""
     with under(tuning):
-        in_queue, in_table = (Relation(SHAPE, policy(kind, limit)) for _ in range(2))
+        in_queue, in_table, in_parts = (Relation(SHAPE, policy(kind, limit, 0, evicts_first)) for _ in range(3))
         twins: list[tuple[Relation, dict[str, object]]] = []
         for number, (chunk, timeline) in enumerate(batches):
             if number in frozen_at:
                 twins.append((in_queue.freeze(), content(in_queue)))
             change, resolution = in_queue.change(chunk, timeline), in_table.apply(chunk, timeline)
-            assert told(change.chunk, change) == told(in_table.settle(resolution), resolution)
+            whole = in_table.settle(resolution)
+            assert told(change.chunk, change) == told(whole, resolution)
             assert content(in_queue) == content(in_table)
             assert in_queue.live == in_table.live
+            part = in_parts.change(chunk, timeline, rows_max=rows_max)
+            lanes = [part.chunk.lanes]
+            while not in_parts.is_done:
+                lanes.append(in_parts.go_on(rows_max).chunk.lanes)
+            assert np.concatenate(lanes).tolist() == whole.lanes.tolist()
         for twin, was in twins:
             assert content(twin) == was
 

@@ -37,6 +37,37 @@ def mistakes(source: str, *windows: str) -> list[str]:
     return []
 
 
+NEW = "emit: new"
+
+
+@pytest.mark.parametrize("window", [FILTER, COMPUTE])
+def test_what_is_new_of_published_events_needs_an_index(window: str) -> None:
+    """docs/alerts.md."""
+    on_key = window.replace("x > 1", "id > 1").replace("2 * x", "1.5")
+    (found,) = mistakes(PUBLISHED, f"{on_key}, index: empty, {NEW}")
+    assert found == "window q/w1 emits what is new, but it makes events as they are published, of which that is not known"
+    for source, index in ((PUBLISHED, "hash"), (KEYED, "empty"), (INSERTS, "empty"), (INSERTS, "hash")):
+        assert mistakes(source, f"{window}, index: {index}, {NEW}") == []
+
+
+@pytest.mark.parametrize("behind", [FILTER, COMPUTE, COUNT, SUM, "type: copy", f"type: copy, {FORGETS}", "type: union"])
+def test_what_is_new_comes_with_a_key_again(behind: str) -> None:
+    """docs/alerts.md: an index behind it would refuse all but the first row of a key."""
+    windows = (f"{FILTER}, {NEW}", "type: copy, index: empty", behind)
+    (found,) = mistakes(KEYED, windows[0], behind)
+    assert found == "window q/w2 has an index, but window q/w1 has emit: new, so it inserts a key again and again"
+    assert mistakes(KEYED, windows[0], "type: remove-state", behind) == [] or "schema" in behind
+    if "retention" not in behind:
+        assert mistakes(KEYED, windows[0], f"{behind}, index: empty") == []
+
+
+def test_what_is_new_of_other_types_is_not_known() -> None:
+    windows = "{w0: {type: source, schema: 'id*:int64'}, w1: {type: copy, emit: new}}"
+    with pytest.raises(ProjectError, match="emit: new, which windows of type copy do not know") as refused:
+        load_text(f"project: p\nqueries: {{q: {{windows: {windows}, edges: [w0 -> w1]}}}}")
+    assert refused.value.mistakes[0].hint == "these types do: aggregate, compute, filter, join"
+
+
 @pytest.mark.parametrize("window", [FILTER, COMPUTE, NOT_DELETES, TELL, COUNT, SUM])
 def test_published_events_need_an_index(window: str) -> None:
     found = mistakes(PUBLISHED, f"{window}, index: empty")

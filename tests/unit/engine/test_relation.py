@@ -55,9 +55,18 @@ class Model:
             if not self.policy.by_event and self.policy.kind >= k.TIME_SLIDING:
                 self._time_retention(event.time, None, rank)
             return
+        first = len(self.outputs)
         came = self._resolve(rank, event)
         if came is None:
             return
+        made = self.outputs[first:]
+        self._retain(came, rank)
+        if self.policy.evicts_first:
+            expelled = self.outputs[first + len(made) :]
+            others = [each for each in expelled if each[3][:2] != came[0][:2]]
+            self.outputs[first:] = others + made + [each for each in expelled if each not in others]
+
+    def _retain(self, came: tuple[tuple[int | None, ...], int], rank: int) -> None:
         if self.policy.kind == k.COUNT_OF_GROUP:
             group = [row for row in self.rows if row[0][2] == came[0][2]]
             for row in group[: len(group) - self.policy.limit]:
@@ -186,6 +195,7 @@ def histories(draw: st.DrawFn) -> list[Event]:
 KINDS = [(k.KEEP, 0, 0), (k.COUNT_SLIDING, 2, 0), (k.COUNT_JUMPING, 2, 0), (k.COUNT_OF_GROUP, 2, 0)]
 KINDS += [(kind, 7, by) for kind in (k.TIME_SLIDING, k.TIME_JUMPING, k.TIME_LOOKBACK) for by in (0, 1)]
 POLICIES = [k.Policy(kind, limit, 5, by, new_keys) for kind, limit, by in KINDS for new_keys in (0, 1)]
+POLICIES += [each._replace(evicts_first=1) for each in POLICIES if each.by_event or k.KEEP < each.kind < k.TIME_SLIDING]
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)

@@ -59,9 +59,9 @@ FULL = """\
           </splitter-expr>
           <retention type="bytime_sliding" field="when">2 hours</retention>
         </window-copy>
-        <window-copy name="t1"><retention type="bycount_sliding" hs:by="id">2</retention></window-copy>
+        <window-copy name="t1"><retention type="bycount_sliding" hs:by="id" hs:evict="before">2</retention></window-copy>
         <window-source name="times" hs:reads="o/q/w"><schema-string name="s">id*:int64,when:stamp</schema-string></window-source>
-        <window-filter name="f"><expression hs:dialect="esp">x &gt; 1</expression></window-filter>
+        <window-filter name="f" hs:emit="new"><expression hs:dialect="esp">x &gt; 1</expression></window-filter>
         <window-functional name="g">
           <schema-string>id*:int64,x:double</schema-string>
           <function-context><functions><function name="x" hs:dialect="esp">$x</function></functions></function-context>

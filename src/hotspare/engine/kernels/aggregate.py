@@ -48,6 +48,9 @@ in order are done for the present one; whether pages may be absent (`engine.stat
 or ANSWERED, where it is there for what is done next."""
 COUNTS_WIDTH = 7
 NEVER, ASK, ANSWERED = 0, 1, 2
+EVICTED = np.int64(7)
+"""Opcode of the delete of a row that the next event, an insert or update, evicted from a window with retention: where both are of
+one group they change it together."""
 STEPS_OF_SET = FEW_MAX + 2
 """What a set may cause in trees: all that stood in the row of its group, an old value and a new one."""
 DONE, NEEDS_ROOM, NEEDS_WIDE_ROOM, NEEDS_TREE_ROOM, NEEDS_ROW_ROOM, NEEDS_LIST_ROOM, NEEDS_PAGES = map(np.int64, range(7))
@@ -325,19 +328,41 @@ def take_change(
 
 
 @kernel
+def swapped(keys: Int64s, events: GroupEvents, at: Whole, half: Whole) -> tuple[Whole, Whole, Whole]:
+    """Returns new and old row of the next change, and how many rows are taken with it, where row `at` was EVICTED. It leaves its
+    group alone if the row behind it is of another group, or updates a row of the same one. An update that brings a row from another
+    group changes that group first."""
+    new = at + 1
+    if not agree(events.lanes, at, keys, events.lanes, new, keys):
+        return np.int64(NONE), at, np.int64(1)
+    if events.opcode[new] != UPDATE_BLOCK:
+        return new, at, np.int64(2)
+    if agree(events.lanes, new, keys, events.lanes, new + 1, keys):
+        return np.int64(NONE), at, np.int64(1)
+    if half == 0:
+        return np.int64(NONE), new + 1, np.int64(0)
+    return new, at, np.int64(3)
+
+
+@kernel
 def aggregate(narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events: GroupEvents, out: Outputs) -> Whole:
     """Take events in order. DONE: all; else to be called again when there is the room that it needs. An update that moves a row
-    from one group to another is a change of the one that it leaves, and then of the other one."""
+    from one group to another is a change of the one that it leaves, and then of the other one. A row that was evicted leaves its
+    group in the change by which the row that evicted it comes there."""
     counts, is_short = out.counts, is_row_all(c.program, ordered)
     while counts[TAKEN] < len(events.rank):
         at, opcode = np.int64(counts[TAKEN]), events.opcode[counts[TAKEN]]
-        new, old, taken = at, np.int64(NONE), np.int64(1)
+        new: Whole = at
+        old: Whole = np.int64(NONE)
+        taken: Whole = np.int64(1)
         if opcode == UPDATE_BLOCK:
             taken = np.int64(2)
             if agree(events.lanes, at, c.program.keys, events.lanes, at + 1, c.program.keys):
                 old = at + 1
             elif counts[HALF] == 0:
                 new, old, taken = np.int64(NONE), at + 1, np.int64(0)
+        elif opcode == EVICTED:
+            new, old, taken = swapped(c.program.keys, events, at, np.int64(counts[HALF]))
         elif DELETE <= opcode <= SAFE_DELETE:
             new, old = np.int64(NONE), at
         was: Whole = NONE

@@ -225,8 +225,10 @@ def add_row(group: Group, program: GroupProgram, events: GroupEvents, row: Whole
 
 @kernel
 def note_event(group: Group, program: GroupProgram, events: GroupEvents, new: Whole, old: Whole, number: Whole) -> None:
-    """What is told of the last event: `new` and `old` are its rows, or NONE."""
-    opcode = (UPDATED if old >= 0 else INSERTED) if new >= 0 else DELETED
+    """Records the last event: `new` and `old` are its rows, or NONE. The old row of an update stands behind the new one. An old row
+    before the new one was evicted for it, which counts as a delete, and then an insert."""
+    opcode = (UPDATED if old > new else INSERTED) if new >= 0 else DELETED
+    is_evicted = new > old >= 0
     row, rows = new if new >= 0 else old, group.lanes[0, len(program.keys) + len(program.results) + 1]
     for c in range(len(program.components)):
         part = program.components[c]
@@ -234,7 +236,7 @@ def note_event(group: Group, program: GroupProgram, events: GroupEvents, new: Wh
         if kind <= GREATEST:
             continue
         if kind == OPCODES:
-            group.lanes[0, at] += 1 if part[A] == opcode else 0
+            group.lanes[0, at] += 1 if part[A] == opcode or (is_evicted and part[A] == DELETED) else 0
         elif kind == LAST_OPCODE:
             group.lanes[0, at] = opcode
         elif kind == EVENTS:

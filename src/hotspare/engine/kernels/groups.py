@@ -174,6 +174,14 @@ def follow_groups(lists: Lists, made: Int64s, at: Whole) -> None:
 
 
 @kernel
+def evict_first(made: Int64s, first: Whole, last: Whole) -> None:
+    """Moves output number `last`, the delete of an evicted row, before those from number `first` on, of the row that came."""
+    for at in range(last, first, -1):
+        for column in range(made.shape[1]):
+            made[at, column], made[at - 1, column] = made[at - 1, column], made[at, column]
+
+
+@kernel
 def relate_groups(rows: Rows, groups: RowGroups, out: OutputArrays, policy: Policy, chunk: InputArrays) -> Whole:
     """As `kernels.relation.relate`, of which no time is asked. A row that comes to a full group lets the oldest of it leave."""
     lists = groups.lists
@@ -186,7 +194,7 @@ def relate_groups(rows: Rows, groups: RowGroups, out: OutputArrays, policy: Poli
         if missing != DONE:
             out.counts[ROW] = i
             return missing
-        made = out.counts[MADE]
+        made = np.int64(out.counts[MADE])
         tidy_groups(rows, lists, made)
         came = resolve_row(rows, out, policy, chunk, i, h)
         if out.counts[MADE] > made:
@@ -197,6 +205,8 @@ def relate_groups(rows: Rows, groups: RowGroups, out: OutputArrays, policy: Poli
                 first = oldest_of_group(lists, first)
                 leave_group(lists, first)
                 expel(rows, out, policy, first, chunk.rank[i])
+                if policy.evicts_first == 1:
+                    evict_first(out.made, made, np.int64(out.counts[MADE] - 1))
         i += rows_of_event(chunk, i, rows.keys)
     out.counts[ROW] = i
     return DONE if i == len(chunk.rank) else IS_FULL

@@ -185,6 +185,15 @@ def leaving(ring: Ring, policy: Policy, now: Whole, came: Whole) -> Whole:
 
 
 @kernel
+def making_room(ring: Ring, policy: Policy) -> Whole:
+    """Returns how many of the oldest rows retention by count ends for a row that is about to come."""
+    live = np.int64(ring.state[LAST] - ring.state[FIRST])
+    if live < policy.limit:
+        return np.int64(0)
+    return live + 1 - policy.limit if policy.kind == COUNT_SLIDING else live
+
+
+@kernel
 def expel(ring: Ring, runs: Int64s, counts: Int64s) -> None:
     """Go on with the expulsion that is under way, as far as there is room."""
     count = min(counts[LEAVING], counts[ROOM] - counts[MADE])
@@ -230,9 +239,14 @@ def take(ring: Ring, policy: Policy, given: QueueArrays, runs: Int64s, refused: 
         by_count = policy.kind == COUNT_SLIDING or policy.kind == COUNT_JUMPING
         count = inserts_from(ring, given, row, rank_max, np.int64(1) if by_count else counts[ROOM] - counts[MADE])
         if count > 0:
+            if by_count and policy.evicts_first == 1:
+                counts[LEAVING], counts[CAUSE] = making_room(ring, policy), given.rank[row]
+                expel(ring, runs, counts)
+                if counts[LEAVING] > 0:
+                    break
             note(runs, counts, ring.state[LAST], count, row, 0)
             append(ring, given, row, count)
-            if by_count:
+            if by_count and policy.evicts_first == 0:
                 counts[LEAVING], counts[CAUSE] = leaving(ring, policy, 0, 1), given.rank[row]
                 expel(ring, runs, counts)
         else:

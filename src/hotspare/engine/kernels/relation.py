@@ -74,8 +74,9 @@ NORMAL, PARTIAL, RETENTION, NOT_PARTIAL = (np.int64(flag) for flag in (1, 2, 4, 
 RANK, OPCODE, FLAGS, SLOT, SOURCE = 0, 1, 2, 3, 4
 """Columns of `OutputArrays.made`."""
 MADE, REFUSED, ROW, BEAT, ROOM, LEAVING, EDGE, CAME, CAUSE = 0, 1, 2, 3, 4, 5, 6, 7, 8
+ASIDE, ASIDE_OPCODE, ASIDE_FLAGS, ASIDE_SOURCE, ASIDE_OLD = 9, 10, 11, 12, 13
 """Entries of `OutputArrays.counts`."""
-COUNTS_WIDTH = 9
+COUNTS_WIDTH = 14
 DONE, NEEDS_INDEX, NEEDS_ROOM, IS_FULL = (np.int64(state) for state in (0, 1, 2, 3))
 """What `relate` says: everything is taken; the index is needed from here on; pages or the index have no room for the next event;
 there is no room for more outputs."""
@@ -89,7 +90,8 @@ class Policy(NamedTuple):
     `unit` is the step of boundaries; `by_event` is 1 where time comes from a field, 0 for system time. `new_keys` is 1 where an
     insert never brings a key that is stored, because the input is itself a keyed relation. Then the index is spared as long as
     rows leave in the order in which they came: who leaves is the first of the list. `in_order` is 1 where it is known that this
-    always holds: what is to be deleted is the first of the list, or not there.
+    always holds: what is to be deleted is the first of the list, or not there. `evicts_first` is 1 where the rows that an event
+    evicts are emitted before the row that came; 0 where retention goes by system time, which evicts at heartbeats alone.
     """
 
     kind: int
@@ -98,6 +100,7 @@ class Policy(NamedTuple):
     by_event: int
     new_keys: int
     in_order: int = 0
+    evicts_first: int = 0
 
 
 class InputArrays(NamedTuple):
@@ -117,7 +120,8 @@ class OutputArrays(NamedTuple):
     """What came of it, as far as `counts` says: MADE outputs, REFUSED rows; ROW and BEAT are where to go on.
 
     ROOM: with so many outputs made, nothing more is begun. LEAVING, a LEAVE_ number, EDGE and CAME as `what_leaves` has them, and
-    the rank CAUSE: the expulsion that is under way, which goes on first.
+    the rank CAUSE: the expulsion that is under way, which goes on first. ASIDE outputs of the row CAME wait for its end: its
+    opcode, flags and source, and the slot of its old version, which is freed when it is emitted.
 
     made     int64[., 5]  columns RANK, OPCODE, FLAGS, SLOT (where the values are), SOURCE (the input row that made it, or NONE);
                           two more than ROOM: an update has two, and may fill a group
@@ -152,6 +156,39 @@ def refuse(out: OutputArrays, row: Whole, why: Whole) -> None:
 def is_linked(policy: Policy) -> bool:
     """Whether all rows stand in one list; those of groups stand in lists of their own."""
     return policy.kind != COUNT_OF_GROUP and (policy.kind != KEEP or policy.new_keys == 1)
+
+
+@kernel
+def is_set_aside(policy: Policy) -> bool:
+    """Whether the outputs of a row that came wait for those of the rows that it evicts; of groups one row leaves at most, and their
+    kernel reorders what is made."""
+    return policy.evicts_first == 1 and policy.kind != COUNT_OF_GROUP
+
+
+@kernel
+def set_aside(out: OutputArrays, first: Whole) -> None:
+    """Takes back the outputs of the row that came, from number `first` on: an insert, or the two of an update."""
+    counts = out.counts
+    counts[ASIDE] = counts[MADE] - first
+    counts[ASIDE_OPCODE], counts[ASIDE_FLAGS] = out.made[first, OPCODE], out.made[first, FLAGS]
+    counts[ASIDE_SOURCE] = out.made[first, SOURCE]
+    if counts[ASIDE] == 2:
+        counts[ASIDE_OLD] = out.made[first + 1, SLOT]
+    counts[MADE] = first
+
+
+@kernel
+def put_back(rows: Rows, out: OutputArrays) -> None:
+    """Emits the outputs that were set aside, if any."""
+    counts = out.counts
+    if counts[ASIDE] == 0:
+        return
+    flags, old = np.int64(counts[ASIDE_FLAGS]), np.int64(counts[ASIDE_OLD])
+    emit(out, counts[CAUSE], counts[ASIDE_OPCODE], flags, counts[CAME], counts[ASIDE_SOURCE])
+    if counts[ASIDE] == 2:
+        emit(out, counts[CAUSE], DELETE, flags, old, NONE)
+        free_slot(rows, old)
+    counts[ASIDE] = 0
 
 
 @kernel
@@ -301,7 +338,8 @@ def resolve_row(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArray
             if not chunk.time_valid[i] and len(rows.time) > 0:
                 rows.time[new] = rows.time[slot]
         replace_row(rows, policy, new, slot)
-        free_slot(rows, slot)
+        if not is_set_aside(policy):
+            free_slot(rows, slot)
         emit(out, chunk.rank[i], UPDATE_BLOCK, whole_flags(chunk.flags[i]), new, i)
         emit(out, chunk.rank[i], DELETE, whole_flags(chunk.flags[i]), slot, NONE)
     return new
@@ -372,11 +410,14 @@ def retain(rows: Rows, out: OutputArrays, policy: Policy) -> bool:
         if which == LEAVE_OLD and edge - rows.time[slot] < policy.limit:
             break
         if which != LEAVE_ALL or slot != came:
+            if slot == came:  # it is as old as the limit itself
+                put_back(rows, out)
             if out.counts[MADE] >= out.counts[ROOM]:
                 return False
             expel(rows, out, policy, slot, out.counts[CAUSE])
         slot = after if which == LEAVE_ALL else first_to_leave(rows.heap, rows.time, rows.order, rows.state)
     out.counts[LEAVING] = LEAVE_NONE
+    put_back(rows, out)
     return True
 
 
@@ -432,7 +473,10 @@ def relate(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArrays) ->
                 return missing
             tidy(rows, out.counts[MADE])
             rank, now = chunk.rank[i], np.int64(UNSET)
+            made = np.int64(out.counts[MADE])
             came = resolve_row(rows, out, policy, chunk, i, h)
+            if came >= 0 and is_set_aside(policy):
+                set_aside(out, made)
             i += rows_of_event(chunk, i, rows.keys)
         if policy.kind != KEEP and (came >= 0 or now != UNSET):
             out.counts[LEAVING], out.counts[EDGE] = what_leaves(rows, policy, now, came)

@@ -6,6 +6,10 @@ Every event comes out: the first of a group as an insert, later ones as an updat
 group is empty it is deleted. An update that moves a row to another group changes the one that it leaves first. What comes out
 carries the flags of its event.
 
+With `emit: new` each insert or update that comes to a group makes an insert of what the group is then. Events of retention and
+deletes make none, nor does the group that an updated row leaves. Where the evicted row comes directly before the row that evicted
+it, and both are of one group, they change the group together: no output counts the one without the other.
+
 An index of input rows is only kept where events could not be understood without: where they come as they were published, or an
 insert may bring a key that is there. Sums are exact, so what is left when rows went is what the other rows alone give, to the
 bit.
@@ -26,18 +30,22 @@ from hotspare.engine.expressions.compiled import CompiledExpression
 from hotspare.engine.expressions.tree import TypedField, ValueType
 from hotspare.engine.expressions.windows import Assignments, prelude_for
 from hotspare.engine.head.stateless import Projection, deletes
+from hotspare.engine.kernels.aggregate import EVICTED
 from hotspare.engine.operators.aggregate_groups import CHANGES, Groups
 from hotspare.engine.operators.aggregate_program import Keeps, Planner
 from hotspare.engine.operators.contract import SHARD_BITS, Applied, BadReason, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, relation_of, resolved_events
+from hotspare.engine.operators.new_rows import by_retention, inserts_of
 from hotspare.engine.operators.row_work import RowWork
 from hotspare.engine.operators.rowwise import GIVEN, passed_rows
-from hotspare.engine.rows.changelog import RELATION, Keys, Opcodes
+from hotspare.engine.rows.changelog import INSERTS, RELATION, Keys, Opcodes
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, all_true
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.state.identifiers import identifiers, seed_of
 from hotspare.engine.state.pages import Counters, Page
 from hotspare.engine.state.strings import StringTable
+from hotspare.model.events import Opcode
+from hotspare.model.project import Emit, Eviction
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import Field, FieldType, Schema
 from hotspare.model.windows.aggregate import AggregateWindow
@@ -88,7 +96,9 @@ class AggregateOperator(Operator):
         self._identifiers = [len(groups) + i for i, call in calls if call.aggregate is Aggregate.IDENTIFIER]
         self._unfit = tuple(f"{call.aggregate.value} does not fit {call.type.value}" for call in aggregation.calls)
         self._seed = seed_of(str(self.id))
-        self.leaving = self._outputs.work.leaving(RELATION)
+        self._emits_new = declared.emission.emit is Emit.NEW
+        self.leaving = INSERTS if self._emits_new else self._outputs.work.leaving(RELATION)
+        self.pairs_evictions = given.changelog.evictions is Eviction.BEFORE
 
     def open(self) -> Page:
         page = Page()
@@ -110,11 +120,16 @@ class AggregateOperator(Operator):
         events, refused = self._with_arguments(given, strings)
         bad += refused
         chunk = self._numbered(page, events.chunk) if self._numbers_rows else events.chunk
+        if self.pairs_evictions:
+            chunk = _paired(chunk, events.row)
         made, source, failed = self._groups.take(page, chunk, timeline, strings)
         chunk, passes, wrong = self._computed(made, strings)
         told = self._refused(failed, passes, wrong, made)
         if len(told):
             bad += bad_events(told, _caused(given, events.row[source], made), self._entry, strings)
+        if self._emits_new:
+            comes = ~deletes(chunk.opcode) & ~deletes(events.chunk.opcode)[source]
+            return Applied(inserts_of(chunk, passes & comes & ~by_retention(chunk)), bad.by_rank())
         return Applied(passed_rows(chunk, passes), bad.by_rank())
 
     def standing(self, page: Page, strings: StringTable) -> Chunk:
@@ -159,6 +174,19 @@ class AggregateOperator(Operator):
         others = np.flatnonzero(~unfit[wrong.rows])
         at = others.astype(np.int64)
         return sums.with_others(Refusals(wrong.rows[at], wrong.reason.take(at), wrong.message.take(at)))
+
+
+def _paired(events: Chunk, row: Int64s) -> Chunk:
+    """Marks the deletes of rows that the next event evicted; `row`: the place of each event in what the input gave."""
+    evicted = (events.opcode == Opcode.DELETE) & by_retention(events)
+    at = np.flatnonzero(evicted[:-1])
+    comes = ~deletes(events.opcode[at + 1]) & ~by_retention(events)[at + 1]
+    at = at[comes & (row[at + 1] == row[at] + 1) & (events.rank[at + 1] == events.rank[at])]
+    if not len(at):
+        return events
+    opcode = events.opcode.copy()
+    opcode[at] = EVICTED
+    return Chunk(events.rank, opcode, events.flags, events.lanes, events.valid, events.is_whole)
 
 
 def _events_schema(groups: Sequence[Field], arguments: Sequence[CompiledExpression]) -> Schema:

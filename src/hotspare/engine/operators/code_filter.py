@@ -18,7 +18,7 @@ from hotspare.engine.code.programs import compile_program
 from hotspare.engine.head.stateless import deletes
 from hotspare.engine.operators.code_window import CALLS, CODE, CodeEvents, failures, without_old_rows
 from hotspare.engine.operators.contract import Applied, Input, Operator
-from hotspare.engine.operators.keyed import refusals, relation_of, resolved_events
+from hotspare.engine.operators.keyed import keeps_index, refusals, relation_of, resolved_events
 from hotspare.engine.operators.rowwise import GIVEN, ROWS
 from hotspare.engine.rows.changelog import INSERTS, PUBLISHED, Opcodes
 from hotspare.engine.rows.chunk import Chunk, Timeline, UInt8s
@@ -28,7 +28,6 @@ from hotspare.engine.state.relation import Relation
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.code import Script
 from hotspare.model.events import Opcode
-from hotspare.model.project import IndexType
 from hotspare.model.resolve import ResolvedWindow
 
 _PASSED = np.arange(len(Opcode) + 1, dtype=np.uint8)
@@ -41,7 +40,7 @@ class CodeFilter(Operator):
         super().__init__(window, inputs)
         given = self.inputs[0].changelog
         self._function = script.function
-        self._keeps = window.window.index is not IndexType.EMPTY
+        self._keeps = keeps_index(window.window, given)
         self._resolves = self._keeps and given.opcodes is Opcodes.PUBLISHED
         made = INSERTS if given.opcodes is Opcodes.INSERTS else PUBLISHED
         self.leaving = made.indexed() if self._keeps else made

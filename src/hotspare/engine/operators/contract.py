@@ -80,6 +80,8 @@ class Operator(ABC):
     needs_rows: bool = False
     """Whether it cannot begin empty where rows stand ahead of it: it keeps none of its own, and a change of one of these would take
     back what was never added."""
+    pairs_evictions: bool = False
+    """Whether it takes the delete of an evicted row together with the row behind it, so the two must come in one chunk."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         """Subclasses compile here; ProjectError with all mistakes that only show now, such as that the window cannot be right."""

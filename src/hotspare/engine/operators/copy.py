@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from hotspare.engine.operators.contract import Applied, Input, Operator
-from hotspare.engine.operators.keyed import apply_relation, clock_of, expelled_by, relation_of
+from hotspare.engine.operators.keyed import apply_relation, clock_of, kept_by, relation_of
 from hotspare.engine.rows.chunk import Chunk, Timeline
 from hotspare.engine.state.pages import Page
 from hotspare.engine.state.relation import Relation
@@ -28,7 +28,7 @@ class CopyOperator(Operator):
         self.leaving = self._given
         if self._keeps:
             self.clock = clock_of(self._retention)
-            self.leaving = self._given.indexed() if self._retention is None else self._given.forgotten(expelled_by(self._retention))
+            self.leaving = kept_by(self._given, self._retention)
 
     def open(self) -> Page:
         return Page({"rows": relation_of(self.schema, self._retention, self._given)} if self._keeps else {})

@@ -1,8 +1,11 @@
 """The stage behind a window of any type: what leaves of what the window makes, and when (SPEC A17).
 
-    window ──► what it must not make is refused ──► what it made is held until the next pulse ──► only inserts ──► out
+    window ──► what it must not make is refused ──► what is new ──► what it made is held until the next pulse ──► inserts ──► out
 
 A window that is said to produce only inserts is taken at its word, and its word is checked: anything else is a bad event.
+
+With `emit: new` what is new leaves as inserts, and nothing else (`new_rows`). A type that knows it better than its changes show has
+chosen it before (`Newness`): then nothing is left to do here.
 
 Pulses are heartbeats: the first one in each interval, counted from 1970, so they come at the same place of the input in every
 engine, however far ticks are apart, and without input too. The interval that is under way when the window begins has none: what is
@@ -32,6 +35,7 @@ from hotspare.engine.kernels import slots
 from hotspare.engine.kernels.outputs import due_heartbeats
 from hotspare.engine.operators.contract import Applied, BadReason, Clock, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals
+from hotspare.engine.operators.new_rows import NewRows, by_retention, inserts_of
 from hotspare.engine.partition_clock import NO_TIME
 from hotspare.engine.rows.changelog import Changelog, Opcodes
 from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
@@ -40,13 +44,16 @@ from hotspare.engine.state.lanes import coded_columns
 from hotspare.engine.state.pages import Counters, Page, Pending
 from hotspare.engine.state.relation import Relation, Resolution, Shape
 from hotspare.engine.state.strings import StringTable
+from hotspare.errors import Mistake, ProjectError
 from hotspare.model.events import Opcode
-from hotspare.model.project import AcceptedOpcodes, RetentionTracking
+from hotspare.model.project import AcceptedOpcodes, Emit, RetentionTracking
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
+from hotspare.model.windows.contract import Newness
+from hotspare.model.windows.registry import type_of
 
-HELD, PULSE, PENDING = "held", "pulse", "pending"
-"""Parts of the page: what waits; system time of the last pulse; the work under way."""
+HELD, PULSE, PENDING, UNSEEN = "held", "pulse", "pending", "unseen"
+"""Parts of the page: what waits; system time of the last pulse; the work under way; keys in the results that were not emitted."""
 _POLICY = relation_kernels.Policy(relation_kernels.COUNT_SLIDING, 2**62, 1, 0, 0)
 """Rows in order of arrival, which nothing but a pulse takes out."""
 _INSERT = np.uint8(Opcode.INSERT)
@@ -71,6 +78,11 @@ class EmissionOperator(Operator):
         emission, given = window.window.emission, self.inputs[0].changelog
         self._checks = emission.produces is AcceptedOpcodes.INSERT_ONLY and given.opcodes is not Opcodes.INSERTS
         made = given.inserts() if self._checks else given
+        self._chooses = emission.emit is Emit.NEW and type_of(window.window).newness is Newness.KEYS
+        self._new = NewRows(self.schema) if self._chooses and made.opcodes is Opcodes.RESOLVED else None
+        if self._chooses and made.opcodes is Opcodes.PUBLISHED:
+            raise _unknown_news(window)
+        made = made.inserts() if self._chooses else made
         self._only_inserts = emission.output is AcceptedOpcodes.INSERT_ONLY and made.opcodes is not Opcodes.INSERTS
         self._pulse_us = emission.held_us(heartbeat_us)
         self._first_us = 0 if emission.pulse_us else self._pulse_us
@@ -85,20 +97,25 @@ class EmissionOperator(Operator):
 
     @property
     def does_nothing(self) -> bool:
-        return not (self._checks or self._only_inserts or self._pulse_us)
+        return not (self._checks or self._chooses or self._only_inserts or self._pulse_us)
 
     def open(self) -> Page:
-        if not self._pulse_us:
-            return Page()
-        pulse = Counters(1)
-        pulse.values[0] = NO_TIME
-        return Page({HELD: _relation(self.schema, self._shape), PULSE: pulse, PENDING: Pending[_Work]()})
+        page = Page({UNSEEN: self._new.unseen()} if self._new is not None else {})
+        if self._pulse_us:
+            pulse = Counters(1)
+            pulse.values[0] = NO_TIME
+            page.parts |= {HELD: _relation(self.schema, self._shape), PULSE: pulse, PENDING: Pending[_Work]()}
+        return page
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         (chunk,) = inputs
         bad, until = NO_BAD_EVENTS, None
         if self._checks and len(chunk):
             chunk, bad = self._promised(chunk, strings)
+        if self._new is not None and len(chunk):
+            chunk = self._new.chosen(cast(Relation, page.parts[UNSEEN]), chunk, timeline)
+        elif self._chooses and len(chunk):
+            chunk = inserts_of(chunk, ~by_retention(chunk))
         if self._pulse_us:
             pending = cast(Pending[_Work], page.parts[PENDING])
             work = pending.work
@@ -185,6 +202,12 @@ class EmissionOperator(Operator):
         told = work.refused[: int(work.counts[k.REFUSED])].copy()
         work.counts[k.REFUSED] = 0
         return refusals(Resolution(_NOTHING_MADE, told[:, 0], told[:, 1]), work.chunk, self.schema, strings)
+
+
+def _unknown_news(window: ResolvedWindow) -> ProjectError:
+    message = f"window {window.id} emits what is new, but it makes events as they are published, of which that is not known"
+    hint = f"give window {window.id} or its source an index such as pi_HASH, or make the source insert-only"
+    return ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])
 
 
 _NOTHING_MADE: Int64s = np.empty((0, 5), np.int64)

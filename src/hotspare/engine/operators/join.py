@@ -32,7 +32,7 @@ from hotspare.engine.kernels import join as k
 from hotspare.engine.kernels import relation as relation_kernels
 from hotspare.engine.kernels.multi_index import Lists
 from hotspare.engine.operators.contract import Applied, Input, Operator
-from hotspare.engine.operators.keyed import bad_events, refusals, relation_of
+from hotspare.engine.operators.keyed import bad_events, keeps_index, refusals, relation_of
 from hotspare.engine.operators.rowwise import evaluate_pieces, forgetful, passed_rows, whole
 from hotspare.engine.rows.changelog import DISTINCT, RELATION, Changelog, Opcodes
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
@@ -85,7 +85,7 @@ class JoinOperator(Operator):
             tuple(at for at in self._conditions[i] if schema.fields[at].type is FieldType.DOUBLE)
             for i, schema in enumerate((left, right))
         )
-        self._keeps_rows = self._once and declared.index is not IndexType.EMPTY
+        self._keeps_rows = self._once and keeps_index(declared, self._sides[self._fact].changelog)
         self._resolves_facts = self._once and self._sides[self._fact].changelog.opcodes is Opcodes.PUBLISHED
         self._no_lists = MultiIndex(Shape(1, (0,), (), (0,))).lists
         self.leaving = self._what_leaves(window, declared)

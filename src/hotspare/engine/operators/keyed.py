@@ -19,7 +19,7 @@ from hotspare.engine.state.pages import Part
 from hotspare.engine.state.relation import KEEP_ALL, Change, Relation, Resolution, RowTime, Shape
 from hotspare.engine.state.strings import StringTable
 from hotspare.engine.state.text_pieces import text_pieces
-from hotspare.model.project import Retention, RetentionKind
+from hotspare.model.project import Emit, Eviction, IndexType, Retention, RetentionKind, Window
 from hotspare.model.types import FieldType, Schema
 
 _KIND: dict[RetentionKind, int] = {
@@ -52,7 +52,8 @@ def relation_of(schema: Schema, retention: Retention | None = None, given: Chang
         return Relation(shape, KEEP_ALL._replace(new_keys=new_keys, in_order=in_order), reading=WhenRead.AT_USE)
     kind = _KIND[retention.kind] if not by else k.COUNT_OF_GROUP
     unit = retention.unit_us if kind == k.TIME_LOOKBACK else retention.limit
-    policy = k.Policy(kind, retention.limit, max(unit, 1), 1 if retention.time_field else 0, new_keys, in_order)
+    by_event, evicts_first = 1 if retention.time_field else 0, 1 if retention.eviction is Eviction.BEFORE else 0
+    policy = k.Policy(kind, retention.limit, max(unit, 1), by_event, new_keys, in_order, evicts_first)
     return Relation(shape, policy, reading=WhenRead.AT_USE)
 
 
@@ -64,6 +65,19 @@ def finds_the_oldest(given: Changelog, retention: Retention | None) -> bool:
 def expelled_by(retention: Retention | None) -> Deletes:
     """Which rows a relation expels: by event time, and of groups, others than the oldest."""
     return Deletes.ANY if retention is not None and (retention.time_field or retention.by) else Deletes.OLDEST
+
+
+def kept_by(given: Changelog, retention: Retention | None) -> Changelog:
+    """Returns what is known of the events that a relation with this retention emits for such ones."""
+    if retention is None:
+        return given.indexed()
+    return given.forgotten(expelled_by(retention), retention.eviction)
+
+
+def keeps_index(window: Window, given: Changelog) -> bool:
+    """Whether a window keeps an index of its rows. One that emits what is new of inserts does not: each is a row of its own."""
+    is_stream = window.emission.emit is Emit.NEW and given.opcodes is Opcodes.INSERTS
+    return window.index is not IndexType.EMPTY and not is_stream
 
 
 def clock_of(retention: Retention | None) -> Clock:

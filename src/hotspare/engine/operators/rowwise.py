@@ -32,7 +32,7 @@ from hotspare.engine.head.stateless import Admission, Evaluation, Selection, Wor
 from hotspare.engine.kernels.columns import pick_columns
 from hotspare.engine.operators.contract import SHARD_BITS, Applied, Input, Operator
 from hotspare.engine.operators.few_rows import FewRows
-from hotspare.engine.operators.keyed import bad_events, refusals, relation_of, resolved_events
+from hotspare.engine.operators.keyed import bad_events, keeps_index, refusals, relation_of, resolved_events
 from hotspare.engine.rows.changelog import Changelog, Keys, Opcodes
 from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, is_all
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, NOTHING_REFUSED, Refusals
@@ -44,7 +44,6 @@ from hotspare.engine.state.text_pieces import text_pieces
 from hotspare.engine.state.variables import Variables
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.events import Flag, Opcode
-from hotspare.model.project import IndexType
 from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
 
@@ -74,7 +73,7 @@ class RowWindow(Operator):
         self.work = work
         self._few = FewRows(work, self._given.schema)
         self._picks = np.array(work.picks, np.int64)
-        self._is_keyed = window.window.index is not IndexType.EMPTY
+        self._is_keyed = keeps_index(window.window, self._given.changelog)
         self._passes_all = work.picks == tuple(range(len(self._given.schema)))
         index = self._given.schema.index
         self._read = read_of(self._given.schema, work.fields)

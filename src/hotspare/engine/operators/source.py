@@ -14,7 +14,7 @@ import numpy as np
 from hotspare.engine.head.stateless import Admission, Work
 from hotspare.engine.operators.contract import SHARD_BITS, Applied, Input, Operator
 from hotspare.engine.operators.generated_keys import KeyMaker
-from hotspare.engine.operators.keyed import apply_relation, bad_events, clock_of, expelled_by, relation_of
+from hotspare.engine.operators.keyed import apply_relation, bad_events, clock_of, kept_by, relation_of
 from hotspare.engine.rows.changelog import DISTINCT, INSERTS, PUBLISHED
 from hotspare.engine.rows.chunk import Bools, Chunk, Timeline
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents
@@ -41,7 +41,7 @@ class SourceOperator(Operator):
         self.leaving = self._given
         if self._keeps:
             self.clock = clock_of(self._retention)
-            self.leaving = self._given.indexed() if self._retention is None else self._given.forgotten(expelled_by(self._retention))
+            self.leaving = kept_by(self._given, self._retention)
         self._maker = KeyMaker(self.id, self.schema)
 
     @property

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from hotspare.model.project import Eviction
+
 
 class Opcodes(Enum):
     PUBLISHED = "published"
@@ -53,6 +55,8 @@ class Changelog:
     keys: Keys
     deletes: Deletes = Deletes.ANY
     values: Values = Values.ANY
+    evictions: Eviction = Eviction.AFTER
+    """Where deletes by retention stand that an event causes; AFTER also where there may be none."""
 
     @property
     def is_whole(self) -> bool:
@@ -77,10 +81,11 @@ class Changelog:
         """What an index without retention makes of it: an insert of a key that is there does not come out."""
         return DISTINCT if self.opcodes is Opcodes.INSERTS else self.forgotten(Deletes.OLDEST)
 
-    def forgotten(self, expelled: Deletes) -> Changelog:
+    def forgotten(self, expelled: Deletes, evictions: Eviction = Eviction.AFTER) -> Changelog:
         """What an index with retention, which expels such rows, makes of it: rows that leave are deleted, and may come again."""
         deletes = expelled if self.deletes is Deletes.OLDEST else Deletes.ANY
-        return Changelog(Opcodes.RESOLVED, Keys.ONCE if self.keys is Keys.ONCE else Keys.NEW, deletes)
+        mixed = Eviction.BEFORE if Eviction.BEFORE in (evictions, self.evictions) else Eviction.AFTER
+        return Changelog(Opcodes.RESOLVED, Keys.ONCE if self.keys is Keys.ONCE else Keys.NEW, deletes, evictions=mixed)
 
     def inserts(self) -> Changelog:
         """Its inserts alone."""
@@ -90,7 +95,7 @@ class Changelog:
         """What is left where events are dropped for what they are, not for their values: an insert may pass and its delete not."""
         if self.opcodes is not Opcodes.RESOLVED:
             return self
-        return Changelog(Opcodes.RESOLVED, Keys.ONCE if self.keys is Keys.ONCE else Keys.ANY)
+        return Changelog(Opcodes.RESOLVED, Keys.ONCE if self.keys is Keys.ONCE else Keys.ANY, evictions=self.evictions)
 
 
 PUBLISHED = Changelog(Opcodes.PUBLISHED, Keys.ANY)

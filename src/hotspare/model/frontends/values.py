@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from hotspare.errors import Place, UsageError
 from hotspare.model.durations import parse_duration, parse_unit
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
-from hotspare.model.project import EVERY_SLOT, IndexType, Project, Retention, RetentionKind, WindowId
+from hotspare.model.project import EVERY_SLOT, Eviction, IndexType, Project, Retention, RetentionKind, WindowId
 from hotspare.model.quality import Quality, parse_quality
 from hotspare.model.types import FIELDS_MAX, Field, FieldType, KeyRole, Schema
 
@@ -21,6 +21,7 @@ TEXT_BYTES_MAX = 16 * 1024 * 1024
 INDEX_TYPES: dict[str, IndexType] = {i.value: i for i in IndexType}
 FIELD_TYPES: dict[str, FieldType] = {t.value: t for t in FieldType}
 RETENTION_KINDS: dict[str, RetentionKind] = {k.value: k for k in RetentionKind}
+EVICTIONS = {eviction.value: eviction for eviction in Eviction}
 
 _ARRAY = re.compile(r"array\s*\(\s*\w+\s*\)")
 _COUNT = re.compile(r"[0-9]{1,18}")
@@ -107,7 +108,18 @@ def parse_retention(
         hint = "write a number of events" if kind.is_by_count else "write a number and a unit, such as 30 minutes"
         found.add(place, f"retention {kind.value}: {error}", hint)
         return None
-    return Retention(kind, limit, time_field.strip(), unit_us, by, place)
+    return Retention(kind, limit, time_field.strip(), unit_us, by, place=place)
+
+
+def with_eviction(retention: Retention | None, text: str, default: Eviction, found: Mistakes) -> Retention | None:
+    """Returns the retention with what the text says of its evictions, `default` where it is empty; None after a mistake."""
+    if retention is None:
+        return None
+    if text and not retention.is_by_events:
+        message = f"retention {retention.kind.value} goes by system time, which evicts at heartbeats and not by events"
+        found.add(retention.place, message, "leave `evict` out")
+    eviction = chosen(text, EVICTIONS, "evict:", retention.place, found) if text else default
+    return replace(retention, eviction=eviction) if eviction is not None and retention.is_by_events else retention
 
 
 def read_quality(text: str, place: Place, found: Mistakes) -> Quality | None:

@@ -18,7 +18,7 @@ from hotspare.model.names import nearest
 from hotspare.model.project import NO_INITIALIZATION, Expression, IndexType, Initialization, Window
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_initialization, check_keeps_nothing
-from hotspare.model.windows.contract import Carried, Computed, Given, Memory, Remembered, Use, WindowType
+from hotspare.model.windows.contract import Carried, Computed, Given, Memory, Newness, Remembered, Use, WindowType
 from hotspare.model.windows.outputs import (
     FIELD_EXPRESSIONS,
     check_outputs,
@@ -45,6 +45,7 @@ class AggregateWindow(Window):
 class AggregateType(WindowType[AggregateWindow]):
     name = "aggregate"
     declared = AggregateWindow
+    newness = Newness.EVENTS
     of_recent_input = True
     yaml_keys = ("outputs", "initialize")
     xml = window_shape("", "output expr-initialize")
@@ -75,8 +76,9 @@ windows:
   periods: {type: aggregate, schema: "trader*:string,sum:double,average:double,n:int64,least:double,greatest:double",
             outputs: {sum: "ESP_aSumTimed(x, 2)", average: "ESP_aAveTimed(x, 2)", n: ESP_aCountTimed(2),
                       least: "ESP_aMinTimed(x, 2)", greatest: "ESP_aMaxTimed(x, 2)"}}
+  alerts: {type: aggregate, emit: new, schema: "trader*:string,n:int64", outputs: {n: ESP_aCount()}}
 edges: [trades -> newest, newest -> sums, trades -> statistics, newest -> events, stream -> periods, newest -> ordered,
-        stream -> running]
+        stream -> running, newest -> alerts]
 """
 
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> AggregateWindow:

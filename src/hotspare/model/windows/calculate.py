@@ -51,6 +51,7 @@ class CalculateWindow(Window):
 class CalculateType(WindowType[CalculateWindow]):
     name = "calculate"
     declared = CalculateWindow
+    passes_key = True
     yaml_keys = ("algorithm", "parameters", "inputs", "outputs")
     xml = window_shape("algorithm", "parameters input-map output-map")
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {tag: shape(children="properties") for _, tag in _MAPS}

@@ -17,7 +17,7 @@ from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import NO_INITIALIZATION, Expression, Initialization, Window
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_initialization, check_keys, sets_variables
-from hotspare.model.windows.contract import Carried, Computed, Counting, Given, Memory, Remembered, WindowType
+from hotspare.model.windows.contract import Carried, Computed, Counting, Given, Memory, Newness, Remembered, WindowType
 from hotspare.model.windows.outputs import (
     FIELD_EXPRESSIONS,
     check_outputs,
@@ -41,6 +41,8 @@ class ComputeWindow(Window):
 class ComputeType(WindowType[ComputeWindow]):
     name = "compute"
     declared = ComputeWindow
+    passes_key = True
+    newness = Newness.KEYS
     of_recent_input = True
     yaml_keys = ("outputs", "initialize")
     xml = window_shape("", "output expr-initialize", refused={"context-plugin": OF_A_LIBRARY})

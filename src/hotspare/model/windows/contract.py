@@ -89,6 +89,17 @@ class Use(Enum):
     """A value that is computed from the rows of a group."""
 
 
+class Newness(Enum):
+    """The rows that `emit: new` emits of a window of the type (docs/alerts.md)."""
+
+    NONE = "none"
+    """It may not be said."""
+    KEYS = "keys"
+    """A row for each key that enters the results because of a new event."""
+    EVENTS = "events"
+    """A row for each new event of a group, with what the group is then."""
+
+
 class Counting(Enum):
     """Whether what counts events may be used: only where a window counts."""
 
@@ -156,6 +167,9 @@ class WindowType(ABC, Generic[W]):
     """Its own keys, beside those that all windows have."""
     goes_by_order: ClassVar[bool] = False
     """Whether what it puts out depends on the order in which events of its inputs come."""
+    newness: ClassVar[Newness] = Newness.NONE
+    passes_key: ClassVar[bool] = False
+    """Whether its index, if it has one, goes by the key of its input: then an input must not insert a key twice."""
     of_recent_input: ClassVar[bool] = False
     """Whether what it remembers beyond its bound in time shows in nothing that it puts out (`model.recent_input`)."""
     xml: ClassVar[ElementShape]

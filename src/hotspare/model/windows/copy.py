@@ -31,6 +31,7 @@ class CopyWindow(Window):
 class CopyType(WindowType[CopyWindow]):
     name = "copy"
     declared = CopyWindow
+    passes_key = True
     of_recent_input = True
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
     yaml_keys = ("retention",)
@@ -43,6 +44,7 @@ windows:
   passed: {type: copy, retention: {bytime_jumping: 1 second}}
   back: {type: copy, retention: {bytime_jumping_lookback: 2 seconds, unit: second}}
   newest: {type: copy, retention: {bycount_sliding: 3}}
+  newest_after: {type: copy, retention: {bycount_sliding: 3, evict: after}}
   newest_of_each: {type: copy, retention: {bycount_sliding: 2, by: [x]}}
   newest_made: {type: copy, retention: {bycount_sliding: 2, by: [x, at]}}
   whole: {type: copy}
@@ -50,6 +52,7 @@ windows:
 edges:
   - given -> recent -> stream
   - given -> newest
+  - given -> newest_after
   - given -> newest_of_each
   - made -> newest_made
   - made -> passed

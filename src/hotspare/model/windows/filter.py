@@ -20,7 +20,18 @@ from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import NO_INITIALIZATION, Dialect, Expression, Initialization, Window
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_expression, check_initialization, check_passed_schema, sets_variables
-from hotspare.model.windows.contract import Carried, Computed, Counting, Given, Memory, Remembered, SchemaOrigin, Use, WindowType
+from hotspare.model.windows.contract import (
+    Carried,
+    Computed,
+    Counting,
+    Given,
+    Memory,
+    Newness,
+    Remembered,
+    SchemaOrigin,
+    Use,
+    WindowType,
+)
 
 FUNCTION = "filter"
 """The function that code defines where a project names none."""
@@ -38,6 +49,8 @@ class FilterWindow(Window):
 class FilterType(WindowType[FilterWindow]):
     name = "filter"
     declared = FilterWindow
+    passes_key = True
+    newness = Newness.KEYS
     of_recent_input = True
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
     yaml_keys = ("condition", "initialize", "function", "language", *scripts.YAML_KEYS)
@@ -52,6 +65,7 @@ class FilterType(WindowType[FilterWindow]):
 windows:
   given: {type: source, schema: "id*:string,x:double"}
   high: {type: filter, condition: x > 2}
+  entering: {type: filter, condition: x > 2, emit: new}
   new: {type: filter, index: empty, condition: ESP_OPCODE = 'I'}
   rising:
     type: filter
@@ -65,7 +79,7 @@ windows:
         return rose
       end
   every-second: {type: filter, index: empty, code: "n = 0 function filter() n = n + 1 return n % 2 == 0 end"}
-edges: [given -> high, given -> new, given -> rising, given -> every-second]
+edges: [given -> high, given -> entering, given -> new, given -> rising, given -> every-second]
 """
 
     def schema(self, window: FilterWindow, given: Sequence[Given]) -> Schema | None:

@@ -79,6 +79,7 @@ class FunctionalWindow(Window):
 class FunctionalType(WindowType[FunctionalWindow]):
     name = "functional"
     declared = FunctionalWindow
+    passes_key = True
     inputs: ClassVar[Inputs] = Inputs(1, None)
     yaml_keys = ("functions", "properties", "patterns", "loops", "generate", "opcode")
     xml = window_shape("", "function-context event-loops generate opcode")

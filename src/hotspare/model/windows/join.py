@@ -30,7 +30,7 @@ from hotspare.model.names import nearest, repeated
 from hotspare.model.project import NO_INITIALIZATION, Expression, IndexType, Initialization, Window
 from hotspare.model.types import Field, KeyRole, Schema
 from hotspare.model.window_rules import check_derived_schema, check_expression, check_initialization, check_keeps_nothing
-from hotspare.model.windows.contract import Carried, Computed, Given, Inputs, SchemaOrigin, WindowType
+from hotspare.model.windows.contract import Carried, Computed, Given, Inputs, Newness, SchemaOrigin, WindowType
 from hotspare.model.windows.join_outputs import (
     EVERY,
     LEFT,
@@ -180,6 +180,7 @@ def outputs_of(window: JoinWindow, left: Schema, right: Schema) -> tuple[Output,
 class JoinType(WindowType[JoinWindow]):
     name = "join"
     declared = JoinWindow
+    newness = Newness.KEYS
     of_recent_input = True
     inputs: ClassVar[Inputs] = Inputs(2, 2, frozenset({"", "left", "right"}), "a join reads exactly two: left and right")
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS

@@ -42,6 +42,7 @@ class UnionWindow(Window):
 class UnionType(WindowType[UnionWindow]):
     name = "union"
     declared = UnionWindow
+    passes_key = True
     of_recent_input = True
     inputs: ClassVar[Inputs] = Inputs(1, None)
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS

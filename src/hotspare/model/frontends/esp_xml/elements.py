@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 EXTENSION = "urn:hotspare"
-"""Namespace of what ESP XML cannot say: `publish`, `quality`, `beats` and `resident` of a window, `partition-by` and `reads` of a
-source window, `dialect` of an expression, `by` of a retention."""
+"""Namespace of what ESP XML cannot say: `publish`, `quality`, `beats`, `resident` and `emit` of a window, `partition-by` and
+`reads` of a source window, `dialect` of an expression, `by` and `evict` of a retention."""
 
 PUBLISH = f"{{{EXTENSION}}}publish"
 QUALITY = f"{{{EXTENSION}}}quality"
@@ -22,6 +22,8 @@ RESIDENT = f"{{{EXTENSION}}}resident"
 DIALECT = f"{{{EXTENSION}}}dialect"
 PARTITION_BY = f"{{{EXTENSION}}}partition-by"
 GROUPED_BY = f"{{{EXTENSION}}}by"
+EVICT = f"{{{EXTENSION}}}evict"
+EMIT = f"{{{EXTENSION}}}emit"
 READS = f"{{{EXTENSION}}}reads"
 PATTERN_AFTER_MATCH = f"{{{EXTENSION}}}after-match"
 SOURCE_IDLE = f"{{{EXTENSION}}}idle"
@@ -80,7 +82,7 @@ OUTPUT_INSERT_ONLY, PRODUCES_ONLY_INSERTS = "output-insert-only", "produces-only
 COLLAPSE_UPDATES, PULSE_INTERVAL = "collapse-updates", "pulse-interval"
 """How what a window makes leaves it (SPEC A17)."""
 EXP_MAX_STRING = "exp-max-string"
-_EMISSION = f"{EXP_MAX_STRING} {OUTPUT_INSERT_ONLY} {PRODUCES_ONLY_INSERTS} {COLLAPSE_UPDATES} {PULSE_INTERVAL}"
+_EMISSION = f"{EXP_MAX_STRING} {OUTPUT_INSERT_ONLY} {PRODUCES_ONLY_INSERTS} {COLLAPSE_UPDATES} {PULSE_INTERVAL} {EMIT}"
 
 
 OF_A_LIBRARY = "it calls a function of a shared library; write what it does as an expression"
@@ -192,7 +194,7 @@ COMMON: dict[str, ElementShape] = {
         label_children="description",
         idle={"connection-name": "a connector says itself what it connects to"},
     ),
-    "retention": shape(f"type field unit {GROUPED_BY}"),
+    "retention": shape(f"type field unit {GROUPED_BY} {EVICT}"),
     "splitter-expr": shape(children="expr-initialize expression"),
     "expression": shape(DIALECT),
     "expr-initialize": shape(children="initializer udfs"),

@@ -12,6 +12,7 @@ from hotspare.model.frontends.esp_xml.elements import (
 )
 from hotspare.model.frontends.esp_xml.elements import (
     COLLAPSE_UPDATES,
+    EMIT,
     EXP_MAX_STRING,
     FALSE,
     OUTPUT_INSERT_ONLY,
@@ -36,6 +37,7 @@ from hotspare.model.frontends.values import (
 )
 from hotspare.model.names import nearest, one_of
 from hotspare.model.project import (
+    EMITS,
     RESIDENTS,
     AcceptedOpcodes,
     Beats,
@@ -44,6 +46,7 @@ from hotspare.model.project import (
     ContinuousQuery,
     Edge,
     Emission,
+    Emit,
     IndexType,
     Publication,
     Resident,
@@ -177,7 +180,8 @@ class QueryReader(EspValues):
         return {"splitter": splitter, "splitter_initialization": self.initialization(element)}
 
     def _emission(self, window: Any) -> Emission:
-        tree, pulse = self.tree, self.tree.attribute(window, PULSE_INTERVAL)
+        tree = self.tree
+        pulse, emit = tree.attribute(window, PULSE_INTERVAL), tree.attribute(window, EMIT)
         output, produces = (
             AcceptedOpcodes.INSERT_ONLY if tree.true(window, name) else AcceptedOpcodes.ANY
             for name in (OUTPUT_INSERT_ONLY, PRODUCES_ONLY_INSERTS)
@@ -187,6 +191,7 @@ class QueryReader(EspValues):
             produces=produces,
             updates=Updates.COLLAPSED if tree.true(window, COLLAPSE_UPDATES) else Updates.EACH,
             pulse_us=read_pulse(pulse, tree.place(window), self.found) if pulse.lower() not in FALSE else 0,
+            emit=(chosen(emit, EMITS, "emit:", tree.place(window), self.found) if emit else None) or Emit.CHANGES,
         )
 
     def _schema_element(self, window: Any) -> Any:

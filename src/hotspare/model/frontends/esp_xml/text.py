@@ -14,6 +14,7 @@ from hotspare.model.frontends.esp_xml.connector_groups import written_groups
 from hotspare.model.frontends.esp_xml.elements import (
     BEATS,
     COLLAPSE_UPDATES,
+    EMIT,
     EXP_MAX_STRING,
     EXTENSION,
     OUTPUT_INSERT_ONLY,
@@ -32,6 +33,7 @@ from hotspare.model.project import (
     ConnectorDirection,
     ContinuousQuery,
     Emission,
+    Emit,
     IndexType,
     Project,
     Publication,
@@ -150,6 +152,8 @@ def _emission(element: Any, emission: Emission) -> None:
         element.set(COLLAPSE_UPDATES, "true")
     if emission.pulse_us:
         element.set(PULSE_INTERVAL, format_duration(emission.pulse_us))
+    if emission.emit is Emit.NEW:
+        element.set(EMIT, emission.emit.value)
 
 
 def _schema(parent: Any, schema: Schema) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from hotspare.errors import Place
-from hotspare.model.frontends.esp_xml.elements import DIALECT, GROUPED_BY
+from hotspare.model.frontends.esp_xml.elements import DIALECT, EVICT, GROUPED_BY
 from hotspare.model.frontends.esp_xml.tree import Tree
-from hotspare.model.frontends.values import RETENTION_KINDS, chosen, parse_retention
-from hotspare.model.project import NO_INITIALIZATION, Dialect, Expression, Initialization, Retention, UserFunction
+from hotspare.model.frontends.values import RETENTION_KINDS, chosen, parse_retention, with_eviction
+from hotspare.model.project import NO_INITIALIZATION, Dialect, Eviction, Expression, Initialization, Retention, UserFunction
 
 DIALECTS = {d.value: d for d in Dialect} | {"": Dialect.ESP}
 
@@ -42,7 +42,8 @@ class EspValues:
             return None
         limit, field, unit = tree.text(element), tree.attribute(element, "field"), tree.attribute(element, "unit")
         by = tuple(part.strip() for part in tree.attribute(element, GROUPED_BY).split(",") if part.strip())
-        return parse_retention(kind, limit, field, unit, by, place, self.found)
+        retention = parse_retention(kind, limit, field, unit, by, place, self.found)
+        return with_eviction(retention, tree.attribute(element, EVICT), Eviction.AFTER, self.found)
 
     def truth(self, element: Any, name: str) -> str:
         return self.tree.true(element, name)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hotspare.model.durations import format_duration
-from hotspare.model.frontends.esp_xml.elements import DIALECT, GROUPED_BY
-from hotspare.model.project import Dialect, Expression, Initialization, Retention
+from hotspare.model.frontends.esp_xml.elements import DIALECT, EVICT, GROUPED_BY
+from hotspare.model.project import Dialect, Eviction, Expression, Initialization, Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ def retention(written: Retention | None) -> tuple[Xml, ...]:
         attributes["unit"] = format_duration(written.unit_us)
     if written.by:
         attributes[GROUPED_BY] = ",".join(written.by)
+    if written.eviction is Eviction.BEFORE:
+        attributes[EVICT] = written.eviction.value
     return (Xml("retention", limit, attributes),)
 
 

@@ -28,6 +28,7 @@ from hotspare.model.frontends.yaml.values import DIALECTS, YamlValues, places_an
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
 from hotspare.model.project import (
+    EMITS,
     EVERY_SLOT,
     RESIDENTS,
     AcceptedOpcodes,
@@ -41,6 +42,7 @@ from hotspare.model.project import (
     Dialect,
     Edge,
     Emission,
+    Emit,
     Project,
     Publication,
     Resident,
@@ -72,7 +74,7 @@ PROJECT_KEYS = (
 )
 GROUP_KEYS = ("connectors", "after")
 QUERY_KEYS = ("singletons", "trace", "windows", "edges")
-EMISSION_KEYS = ("output", "produces", "updates", "pulse")
+EMISSION_KEYS = ("output", "produces", "updates", "pulse", "emit")
 COMMON_KEYS = (
     "type",
     "description",
@@ -299,6 +301,7 @@ class _Reader(YamlValues):
             produces=self.option(node, "produces", OPCODES, "produces:", AcceptedOpcodes.ANY),
             updates=self.option(node, "updates", UPDATES, "updates:", Updates.EACH),
             pulse_us=read_pulse(pulse, node.values["pulse"].place, self.found) if pulse else 0,
+            emit=self.option(node, "emit", EMITS, "emit:", Emit.CHANGES),
         )
 
     def _connector(self, name: str, node: Node) -> Connector | None:

@@ -153,6 +153,8 @@ def _emission(emission: Emission) -> Written:
         written["updates"] = emission.updates.value
     if emission.pulse_us:
         written["pulse"] = format_duration(emission.pulse_us)
+    if emission.emit is not AS_MADE.emit:
+        written["emit"] = emission.emit.value
     return written
 
 

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from hotspare.errors import Place
 from hotspare.model.frontends.properties import Substitution
-from hotspare.model.frontends.values import RETENTION_KINDS, chosen, parse_retention, parse_schema
+from hotspare.model.frontends.values import RETENTION_KINDS, chosen, parse_retention, parse_schema, with_eviction
 from hotspare.model.frontends.yaml.tree import Entries, Items, Node, Text
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of
-from hotspare.model.project import NO_INITIALIZATION, Dialect, Expression, Initialization, Retention, UserFunction
+from hotspare.model.project import NO_INITIALIZATION, Dialect, Eviction, Expression, Initialization, Retention, UserFunction
 from hotspare.model.types import Schema
 
 DIALECTS = {d.value: d for d in Dialect}
@@ -35,7 +35,7 @@ class YamlValues:
             return None
         entries = self.entries(node, "retention")
         kinds = [k for k in entries.values if k in RETENTION_KINDS]
-        self.known(entries, (*RETENTION_KINDS, "field", "unit", "by"), "retention")
+        self.known(entries, (*RETENTION_KINDS, "field", "unit", "by", "evict"), "retention")
         if len(kinds) != 1:
             self.found.add(
                 entries.place, "retention does not name exactly one kind", "write one, such as bytime_sliding: 3 seconds"
@@ -44,7 +44,8 @@ class YamlValues:
         limit = self.text(entries, kinds[0])
         field, unit = self.text(entries, "field"), self.text(entries, "unit")
         by = tuple(self.substitution.apply(each.value, each.place) for each in self.listed(entries.values.get("by"), "by"))
-        return parse_retention(RETENTION_KINDS[kinds[0]], limit, field, unit, by, entries.place, self.found)
+        retention = parse_retention(RETENTION_KINDS[kinds[0]], limit, field, unit, by, entries.place, self.found)
+        return with_eviction(retention, self.text(entries, "evict"), Eviction.BEFORE, self.found)
 
     def expression(self, node: Node, what: str) -> Expression:
         if isinstance(node, Text):

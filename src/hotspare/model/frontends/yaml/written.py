@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hotspare.model.durations import format_duration
-from hotspare.model.project import Dialect, Expression, Initialization, Retention
+from hotspare.model.project import Dialect, Eviction, Expression, Initialization, Retention
 
 Written = dict[str, Any]
 
@@ -32,6 +32,8 @@ class YamlWriter:
             written["unit"] = format_duration(retention.unit_us)
         if retention.by:
             written["by"] = list(retention.by)
+        if retention.is_by_events and retention.eviction is Eviction.AFTER:
+            written["evict"] = retention.eviction.value
         return {"retention": written}
 
     def initialization(self, initialization: Initialization) -> Written:
