@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hotspare.model.algorithms import SUMMARY_OUTPUTS, SUMMARY_TYPES
 from hotspare.model.analysis import analyse
 from hotspare.model.connectors import CONNECTOR_PROPERTIES, NO_KEY_COLUMN, PROPERTY_VALUES, Support
+from hotspare.model.delivery import BLOCKS
 from hotspare.model.durations import DURATION_US_MAX
 from hotspare.model.failover_rules import JUDGED
 from hotspare.model.frontends.values import property_value
@@ -109,7 +110,7 @@ def connectors(draw: st.DrawFn, directions: tuple[ConnectorDirection, ...]) -> t
         known = [
             n
             for n, s in CONNECTOR_PROPERTIES[kind][direction].items()
-            if s is not Support.MISSING and n not in PROPERTY_VALUES and n not in {*JUDGED, NO_KEY_COLUMN}
+            if s is not Support.MISSING and n not in PROPERTY_VALUES and n not in {*JUDGED, NO_KEY_COLUMN, BLOCKS}
         ]
         properties = draw(st.dictionaries(st.one_of(st.sampled_from(known), st.just("no.such")), property_values, max_size=3))
         if kind == "kafka" and direction is ConnectorDirection.SUBSCRIBE:

@@ -74,7 +74,8 @@ def test_topics_of_others(shown: list[Block], tmp_path: Path, bus: Bus, places: 
         resolved = checked_project(page.folder / "shop.yaml", {}).resolved
         publish_metadata(bus, "hotspare", describe(resolved, "hotspare"))
         (large,) = resolved.streams
-        bus.create_topic("hotspare.shop.sales.large.O")
+        for topic in ("orders.I", "large.O"):
+            bus.create_topic(f"hotspare.shop.sales.{topic}")
         outputs = decode_outputs(b"i,n,1,200", MessageFormat.CSV, resolved.schema(large), 1)
         bus.append(Partition("hotspare.shop.sales.large.O"), [Outgoing(encode_outputs(outputs, MessageFormat.ARROW))])
         for block in shown:

@@ -109,10 +109,10 @@ def test_of_groups_that_keep_rows_the_page_of_the_key_and_that_of_the_group(stor
     restored = Restored(BY_ROOM, store)
     assert (restored.row_pages, restored.read()) == (PAGES, ["rows/9"])
     made = restored.feed("numbers", 3 * SECOND, [f"P,N,{ROWS},75"])
-    assert made.column("id").to_pylist() == [ROWS, 300]
+    assert made.column("id").to_pylist() == [300, ROWS]
     assert restored.read() == ["rows/4", "rows/keys0"]
     made = restored.feed("numbers", 3 * SECOND, ["P,N,66,130"])
-    assert made.column("id").to_pylist() == [66, 66, 520]
+    assert made.column("id").to_pylist() == [520, 66, 66]
     assert restored.read() == ["rows/1", "rows/8"]
 
 
@@ -120,7 +120,7 @@ def test_of_groups_that_a_partial_event_names_in_part_all_pages(store: Store, mo
     """The other fields of its group are those of the stored row."""
     only_at_use(monkeypatch)
     restored = Restored(BY_FLOOR_AND_ROOM, store)
-    assert restored.feed("numbers", 3 * SECOND, ["P,P,66,,130"]).column("id").to_pylist() == [66, 66, 520]
+    assert restored.feed("numbers", 3 * SECOND, ["P,P,66,,130"]).column("id").to_pylist() == [520, 66, 66]
     assert absent(restored.pipeline) == {}
 
 
@@ -145,7 +145,7 @@ def test_of_a_queue_the_oldest_page(store: Store, monkeypatch: pytest.MonkeyPatc
     restored = Restored(QUEUED["count"], store)
     assert (restored.row_pages, restored.read()) == (PAGES, ["rows/9"])
     made = restored.feed("numbers", 3 * SECOND, [f"I,N,,{ROWS}"])
-    assert made.column("value").to_pylist() == [ROWS, 0]
+    assert made.column("value").to_pylist() == [0, ROWS]
     assert restored.read() == ["rows/0", "rows/1"]
     for step in range(1, 20):
         restored.feed("numbers", 3 * SECOND + step, ["I,N,,0"])
@@ -184,7 +184,8 @@ def test_of_rows_that_leave_the_page_of_the_key_and_that_of_the_next(
     assert set(restored.read()) <= {"rows/keys0", "rows/1", "rows/0"}
     time_us = 2 * SECOND + 1 if by == "count" else 3 * SECOND + 1
     made = restored.feed("numbers", time_us, retained_rows(range(ROWS, ROWS + 1), time_us))
-    left = made.column("value").to_pylist()[1:]
+    values = made.column("value").to_pylist()
+    left = values[:-1] if values[-1] == ROWS else values[1:]  # retention by system time alone evicts after the row
     assert left == ([0] if by == "count" else [key for key in range(2 * ROWS // 10) if key != 80])
     assert set(restored.read()) <= ({"rows/1", "rows/0"} if by == "count" else {"rows/0", "rows/1", "rows/2"})
 

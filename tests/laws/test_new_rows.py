@@ -57,13 +57,13 @@ queries:
   q:
     windows:
       rows: {{type: source, schema: "id*:int64,x:int64,s:string,at:stamp"{opcodes}}}
-      others: {{type: source, schema: "id*:int64,x:int64,s:string,at:stamp"}}{windows}
+      others: {{type: source, opcodes: any, schema: "id*:int64,x:int64,s:string,at:stamp"}}{windows}
     edges: [{edges}]
 """).resolved
     )
 
 
-ANY, STREAM = "", ", opcodes: insert-only, index: empty"
+ANY, STREAM = ", opcodes: any", ", opcodes: insert-only, index: empty"
 Step = tuple[int, str, list[Event]]
 """Time, window and events; a tick has neither of these."""
 

@@ -29,7 +29,7 @@ project: p
 queries:
   q:
     windows:
-      w0: {{type: source, opcodes: any, {SOURCE}}}
+      w0: {{type: source, {SOURCE}}}
       wide: {{type: transpose, mode: wide, tag: tag, tags: [a, b], values: [x, s], group_by: [g], clear_timeout: 2 seconds,
               publish: true}}
       long: {{type: transpose, mode: long, tag: tag, tags: [a, b], values: [x, s], publish: true}}

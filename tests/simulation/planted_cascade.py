@@ -36,7 +36,7 @@ def beats_run_ahead_of_held_outputs() -> Any:
     right = MessageSizes.cut
 
     def cut(self: MessageSizes, *arguments: Any) -> list[Block]:
-        return sorted(right(self, *arguments), key=lambda block: block.message.value != b"")
+        return sorted(right(self, *arguments), key=lambda block: block.messages[0].value != b"")
 
     return patch.object(MessageSizes, "cut", cut)
 

@@ -205,8 +205,10 @@ class Dataflow:
 
 def _may_go_on(chunk: Chunk, until: int) -> bool:
     """Whether the last row of a chunk is the delete of an evicted row, and the row that evicted it may still come: not all of this
-    rank was given."""
-    return chunk.rank[-1] >= until and chunk.opcode[-1] == Opcode.DELETE and bool(chunk.flags[-1] & Flag.RETENTION)
+    rank was given. The old row of an update is not evicted, though it may carry the flag too."""
+    if chunk.rank[-1] < until or chunk.opcode[-1] != Opcode.DELETE or not chunk.flags[-1] & Flag.RETENTION:
+        return False
+    return len(chunk) == 1 or bool(chunk.opcode[-2] != Opcode.UPDATE_BLOCK)
 
 
 def _ranks_of_events(door: Door, topics: int) -> list[Int64s]:

@@ -72,7 +72,10 @@ def routing_by(schema: Schema, field: str, count: int) -> Routing | None:
 
 
 def canonical(column: pa.Array, type_: FieldType) -> pa.Array:
-    """The values' texts, as UTF-8: text as it is; numbers in decimal, dates and stamps as their numbers; null is the empty text."""
+    """Returns the values' texts, as UTF-8: text as it is; numbers in decimal, dates and stamps as their numbers; null is the empty
+    text. The bytes of a blob are its text, be they UTF-8 or not."""
+    if type_ is FieldType.BLOB:
+        return column.fill_null(b"")
     if type_ in TIME_TYPES:
         column = column.cast(pa.int64())
     return column.cast(pa.string()).fill_null("").cast(pa.binary())

@@ -217,7 +217,7 @@ def test_an_engine_that_thaws_writes_nothing(url: str) -> None:
     old = StateWriter(site.kept, TOPIC, 1)
     old.open()
     first = site.client().read(Partition(TOPIC), 0, messages_max=1, bytes_max=1 << 20)[0]
-    in_hand = form.messages(form.choice.apply(form.decode(first), update_open=0), 1, None, first)
+    in_hand = form.messages(form.choice.apply(form.decode([first]), update_open=0), 1, None, first)
     site.write(epoch=2)
     with pytest.raises(Fenced):
         old.write(in_hand, b"behind the first")

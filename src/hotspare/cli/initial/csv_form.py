@@ -60,7 +60,7 @@ def next_commands(names: InitialNames, table: GuessedTable) -> list[tuple[str, s
         ]
     return [
         (f"hotspare replay {project} --plain --in {source}={file} --out {result}", "over the file, without a server"),
-        (run, "as a service; the same once more is a hot spare"),
+        (run, "as a service, ready when its log says that it is active; the same once more is a hot spare"),
         (f"hotspare publish {bus} --plain --window {window}/{names.source} {file}", "rows into the service"),
         (subscribe, "what it finds, as it comes"),
     ]

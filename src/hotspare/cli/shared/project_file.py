@@ -82,11 +82,14 @@ def source_rows(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] |
 
 
 def row_prefix(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str) -> RowPrefix:
-    """Returns the columns that rows of an output stream need before their fields; EVENT if neither the project file nor the bus
-    knows the stream. UsageError as `window_facts`."""
+    """Returns the columns that rows of an output stream need before their fields. UsageError as `window_facts`, and if neither a
+    project file nor the bus knows the stream."""
     if file is None:
         facts = window_facts(bus, prefix, None, texts, window, Side.STREAM)
-        return RowPrefix.EVENT if facts is None else facts.prefix
+        if facts is None:
+            hint = "wait until `hotspare status` shows an active engine, or name the project's file with --project"
+            raise UsageError(f"no engine has described window {window} yet, so the columns of its rows are not known", hint=hint)
+        return facts.prefix
     from hotspare.engine.plan import compile_plan
 
     path = window_path(window)

@@ -179,6 +179,7 @@ class AggregateOperator(Operator):
 def _paired(events: Chunk, row: Int64s) -> Chunk:
     """Marks the deletes of rows that the next event evicted; `row`: the place of each event in what the input gave."""
     evicted = (events.opcode == Opcode.DELETE) & by_retention(events)
+    evicted[1:] &= events.opcode[:-1] != Opcode.UPDATE_BLOCK
     at = np.flatnonzero(evicted[:-1])
     comes = ~deletes(events.opcode[at + 1]) & ~by_retention(events)[at + 1]
     at = at[comes & (row[at + 1] == row[at] + 1) & (events.rank[at + 1] == events.rank[at])]

@@ -17,7 +17,7 @@ ALARM_MS = 60_000
 FAILING_MS = 1_000
 """Failures of coordination over a shorter time are no alarm: a call of a busy machine may be late, and the next one is not."""
 _FAILING_GAP_MS = 10_000
-"""Failures that follow each other more slowly are separate ones."""
+"""Failures that follow each other more slowly, with a success between them, are separate ones."""
 
 
 def report(state: GroupState, ports: Ports, kind: HaEventKind, sentence: str, **numbers: int) -> None:
@@ -84,7 +84,8 @@ def note_lost_contact(state: GroupState, ports: Ports, error: CoordinationError)
     succeed in between: on a full disk those that read do."""
     contact, now_ms = Contact.LOST if isinstance(error, CoordinationLost) else Contact.SUSPENDED, ports.clock_ms()
     before = state.contacts
-    since_ms = before.failing_since_ms if now_ms - before.failed_ms < _FAILING_GAP_MS else now_ms
+    is_same = before.contact is not Contact.CONNECTED or now_ms - before.failed_ms < _FAILING_GAP_MS
+    since_ms = before.failing_since_ms if is_same else now_ms
     state.contacts = replace(before, contact=contact, failing_since_ms=since_ms, failed_ms=now_ms)
     reason = f"coordination is {contact.value}"
     sentence = f"{reason}: {error.in_one_line}"
