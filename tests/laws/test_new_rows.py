@@ -16,7 +16,7 @@ from hotspare.engine.plan import Plan, compile_plan
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message
 from tests.examples import examples
-from tests.laws.core_scripts import decoded
+from tests.laws.core_scripts import decoded, joined, snapshot_bytes
 from tests.laws.plain_windows import SECOND, Event, Index, Limits, Refused, Row
 from tests.laws.test_cut import cut, fed, in_parts
 from tests.laws.test_joins import check_restart
@@ -293,6 +293,42 @@ def test_cut(script: list[Step], places: list[int], extra_rows_max: int) -> None
     whole = fed(case, [rows])
     assert fed(case, cut(rows, places)) == whole
     assert in_parts(case, cut(rows, places), extra_rows_max)[:2] == whole
+
+
+CHAIN = """
+project: p
+queries:
+  q:
+    windows:
+      rows: {type: source, schema: "id*:int64,s:string"}
+      newest: {type: copy, retention: {bytime_sliding: 2 seconds}}
+      counts: {type: aggregate, schema: "s*:string,n:int64", outputs: {n: count(*)}}
+      last: {type: copy, retention: {bycount_sliding: 9}}
+      sizes: {type: aggregate, schema: "n*:int64,keys:int64", outputs: {keys: count(*)}, publish: true}
+      alerts: {type: aggregate, emit: new, schema: "n*:int64,keys:int64", outputs: {keys: count(*)}, publish: true}
+    edges: [rows -> newest -> counts -> last -> sizes, last -> alerts]
+"""
+
+
+@cache
+def chain() -> Plan:
+    return compile_plan(load_text(CHAIN).resolved)
+
+
+@examples(0.5)
+@given(st.lists(st.tuples(st.integers(0, 3), st.text("abc", max_size=14)), min_size=1, max_size=5), st.integers(1, 4))
+def test_updates_that_retention_caused_stay_whole_in_parts(steps: list[tuple[int, str]], extra_rows_max: int) -> None:
+    """The old row of an update has the flag of an evicted row, and is none: a part that ends behind it ends with the pair."""
+    time, number, messages = 0, 0, []
+    for seconds, texts in [*steps, (3, "")]:
+        time += seconds * SECOND
+        rows = [f"I,N,{number + place},{text}" for place, text in enumerate(texts)]
+        number += len(rows)
+        messages.append(Message(time, "rows" if rows else "", " | ".join(rows)))
+    case = Case(chain(), tuple(messages), ())
+    pipeline = Pipeline.fresh(case.plan, extra_rows_max=extra_rows_max)
+    outputs = list(pipeline.parts(decoded(case), lambda _: 1))
+    assert (joined(outputs), snapshot_bytes(pipeline)) == fed(case, [decoded(case)])
 
 
 @examples(0.2)
