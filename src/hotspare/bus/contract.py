@@ -210,8 +210,8 @@ class Bus(Protocol):
     def grow_unused(self, topic: str, partitions: int) -> None:
         """Adds partitions up to `partitions` if the topic never held a message; else, or if it has as many, changes nothing.
 
-        Atomic but on Kafka, where a message that is appended at the same moment stays in the partition that its publisher chose:
-        an engine finds it misrouted. No bus takes partitions away: a publisher may be writing to them. TopicMissing.
+        Atomic but on Kafka. A publisher that began before keeps its routing: messages that it appends afterwards are in partitions
+        that an engine finds misrouted. No bus takes partitions away: a publisher may be writing to them. TopicMissing.
         """
 
     def topics(self) -> Mapping[str, int]:

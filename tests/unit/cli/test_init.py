@@ -100,6 +100,17 @@ def test_delimiter_and_titles(tmp_path: Path, text: str, delimiter: str, titles:
     assert (sample.delimiter, sample.titles) == (delimiter, titles)
 
 
+def test_blank_rows_before_titles_are_left_out_with_them(tmp_path: Path) -> None:
+    """A file connector counts them among the rows of its header."""
+    file = csv(tmp_path, "\n\nname;city\nbob;x\nann;y\nbob;x\n")
+    done = hotspare_here("init", file, "-o", tmp_path / "p.yaml")
+    assert done.returncode == 0, done.stderr
+    source = file.name.partition(".")[0]
+    out = tmp_path / "out.csv"
+    done = hotspare_here("replay", tmp_path / "p.yaml", "--plain", "--out", f"main/{source}={out}")
+    assert "3 events in" in done.stdout + done.stderr, done.stderr
+
+
 def test_a_sample_is_bounded(tmp_path: Path) -> None:
     file = csv(tmp_path, "id\n" + "\n".join(map(str, range(100))) + "\ntext\n")
     sample = read_sample(file, rows_max=100)

@@ -65,15 +65,12 @@ class CsvSample:
     uneven: int
     uneven_line: int
     extent: Extent
+    header_rows: int = 0
+    """How many rows the file has up to its titles, these and blank ones before them included; 0 without titles."""
 
     @property
     def rows(self) -> int:
         return len(self.columns[0])
-
-    @property
-    def header_rows(self) -> int:
-        """How many rows of titles the file begins with."""
-        return 0 if self.titles is None else 1
 
 
 def read_sample(path: Path, delimiter: str = "", header_rows: int | None = None, rows_max: int = 100_000) -> CsvSample:
@@ -97,7 +94,8 @@ def read_sample(path: Path, delimiter: str = "", header_rows: int | None = None,
         raise UsageError(f"file {path} has titles and no rows", hint="add some rows: types are guessed from them")
     titles = tuple((text or b"").decode(errors="replace") for text in first)
     extent = Extent.WHOLE if is_read and len(body) <= rows_max else Extent.BEGINNING
-    return replace(_sample(path, chosen, titles, body.between(0, rows_max), len(first)), extent=extent)
+    sample = _sample(path, chosen, titles, body.between(0, rows_max), len(first))
+    return replace(sample, extent=extent, header_rows=int(found.lines[0]))
 
 
 def _taken(file: RowFile, rows_max: int) -> FileRows:
