@@ -40,13 +40,18 @@ def shown_start(
     shown = [(group, replace(member, detail={**member.detail, STARTING: phase.value})) for group, member in groups]
 
     def write() -> None:
+        left = dict(shown)
         while not end.is_set():
-            for group, member in shown:
+            for group, member in list(left.items()):
                 with contextlib.suppress(CoordinationError):
-                    if _may_write(coordination, group, member):
+                    if written[group] and _wrote_its_own(coordination, group, member):
+                        del left[group]
+                    elif _may_write(coordination, group, member):
                         coordination.join(group, member)
+                        written[group] = True
             end.wait(poll_s)
 
+    written = dict.fromkeys((group for group, _ in shown), False)
     thread = threading.Thread(target=write, name="start-shown", daemon=True)
     thread.start()
     try:
@@ -64,6 +69,12 @@ def shown_start(
 def _end(end: threading.Event, thread: threading.Thread) -> None:
     end.set()
     thread.join()
+
+
+def _wrote_its_own(coordination: Coordination, group: str, member: Member) -> bool:
+    """Whether the engine replaced the record of its start: it takes part in the group, whatever is still starting."""
+    own = [each for each in coordination.members(group) if each.engine == member.engine]
+    return any(membership.process_of(each) == membership.process_of(member) and STARTING not in each.detail for each in own)
 
 
 def _may_write(coordination: Coordination, group: str, member: Member) -> bool:

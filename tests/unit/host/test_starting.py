@@ -69,3 +69,31 @@ def test_the_record_of_a_dead_process_is_replaced(coordination: Any) -> None:
     coordination.join(GROUP, replace(OWN, process_start=OWN.process_start + 1))
     with shown_start(coordination, [(GROUP, OWN)], StartPhase.LOADING, POLL_S):
         wait_until(lambda: details(coordination) == ["loading kernels"], "the record")
+
+
+class Counted:
+    """A coordination client that counts how often members were asked for."""
+
+    def __init__(self, coordination: Any) -> None:
+        self.looks, self.join, self.leave, self._members = 0, coordination.join, coordination.leave, coordination.members
+
+    def members(self, group: str) -> Any:
+        self.looks += 1
+        return self._members(group)
+
+
+def test_an_engine_that_takes_part_before_its_start_is_over_keeps_its_record(coordination: Any) -> None:
+    """Spark may bring input before its runner says that it started."""
+    counted = Counted(coordination)
+    active = replace(OWN, role="active", sequences={"q/w": 7})
+
+    def is_kept() -> bool:
+        """Whether the engine's record outlives two looks at each group. One that is written within a look does not, once."""
+        coordination.join(GROUP, active)
+        looks = counted.looks
+        wait_until(lambda: counted.looks >= looks + 4, "two looks at each")
+        return [(each.role, dict(each.sequences)) for each in coordination.members(GROUP)] == [("active", {"q/w": 7})]
+
+    with shown_start(counted, [(GROUP, OWN), ("p.other", OWN)], StartPhase.SPARK, POLL_S):  # type: ignore[arg-type]
+        wait_until(lambda: details(coordination) == ["Spark"], "the record")
+        wait_until(is_kept, "the engine's record stays", 10)
