@@ -63,17 +63,22 @@ def command(
 def _moved(service: Coordination, group: str, to: str, timeout_s: float) -> str:
     """Move the role of one group, and say who has it. UsageError where that cannot be."""
     from hotspare.errors import UsageError
+    from hotspare.host.starting import STARTING
 
     before = service.leader(group)
-    names = [m.engine for m in service.members(group)]
+    members = service.members(group)
+    names = [m.engine for m in members]
     if not before.holder:
         raise UsageError(f"group {group} has no active engine", hint="`hotspare status` shows the groups")
     if to and to not in names:
         raise UsageError(f"group {group} has no engine {to}", hint="engines: " + ", ".join(names))
     if to == before.holder:
         return f"{to} is active already"
-    if names == [before.holder]:
-        raise UsageError(f"group {group} has no spare", hint="start another engine: the same command, on this machine or another")
+    if [m.engine for m in members if STARTING not in m.detail] == [before.holder]:
+        hint = "start another engine: the same command, on this machine or another"
+        if names != [before.holder]:
+            hint = "one is starting: wait until `hotspare status` shows it as a spare"
+        raise UsageError(f"group {group} has no spare", hint=hint)
     after = switched(service, group, before, to, timeout_s)
     return f"{after.holder} is active under epoch {after.epoch}, after {before.holder}"
 

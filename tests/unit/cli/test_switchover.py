@@ -18,6 +18,7 @@ from hotspare.bus.open import open_bus
 from hotspare.cli.switchover import moves_to_spread
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.host.starting import STARTING
 from hotspare.shard import shards_of
 from hotspare.testing.cluster import command, wait_until
 from tests.unit.cli.running import TIMEOUT_S, hotspare_here
@@ -54,6 +55,9 @@ def test_without_a_spare_it_is_refused_at_once(coordination: Coordination, bus_u
     done = hotspare_here("switchover", "shop", "--bus", bus_url, "--timeout-s", "3600")
     assert done.returncode == 2
     assert "group p.shop has no spare" in done.stderr
+    coordination.join(GROUP, Member("e2", "", 1, 1, "", "", "", "", "joining", {}, {STARTING: "Spark"}))
+    done = hotspare_here("switchover", "shop", "--bus", bus_url, "--timeout-s", "3600")
+    assert "group p.shop has no spare" in done.stderr and "one is starting" in done.stderr
     assert coordination.switchover_asked(GROUP) is None
 
 

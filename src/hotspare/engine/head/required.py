@@ -21,6 +21,8 @@ from hotspare.model.events import Flag, Opcode
 from hotspare.model.names import nearest_name
 from hotspare.model.types import Schema
 
+_NAMES_MAX = 100
+"""An event with more unknown members gets no hint: every engine would compare each of them."""
 _WITH_VALUES = [int(Opcode.INSERT), int(Opcode.UPDATE), int(Opcode.UPSERT)]
 
 
@@ -58,5 +60,6 @@ def _hints(
         if message != parsed:
             parsed, is_json = message, raw.column("format")[message].as_py() & FORM_MASK == MessageFormat.JSON
             unknown = unknown_members(raw.column("value")[message].as_py() or b"", schema) if is_json else []
-        near = nearest_name(field, unknown[place]) if place < len(unknown) else ""
+        names = unknown[place] if place < len(unknown) else frozenset()
+        near = nearest_name(field, names) if len(names) <= _NAMES_MAX else ""
         yield f"; unknown member {near!r}: did you mean {field!r}?" if near else ""
