@@ -113,6 +113,7 @@ def test_a_plain_consumer_reads_outputs(tmp_path: Path, bus: Bus, kafka: KafkaSe
 
 @shows("docs/adapters.md", "hotspare adapter -C")
 def test_an_option_text(shown: list[Block], tmp_path: Path, bus: Bus, places: dict[str, str]) -> None:
+    bus.create_topic("esp_61001.shop.sales.orders.I")
     with PageFolder(tmp_path, "adapters", places=places) as page:
         page.play(*shown)
         wait_until(lambda: len(rows(bus, "esp_61001.shop.sales.orders.I")) == 5, "the rows behind two titles")
