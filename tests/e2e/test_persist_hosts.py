@@ -40,7 +40,7 @@ project: shop
 queries:
   sales:
     windows:
-      orders: {type: source, schema: "id*:int64,kind:int64,text:string,amount:int64", index: empty}
+      orders: {type: source, opcodes: any, schema: "id*:int64,kind:int64,text:string,amount:int64", index: empty}
       kept: {type: copy, publish: false}
       totals:
         type: aggregate
