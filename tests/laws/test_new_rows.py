@@ -343,7 +343,7 @@ def test_restored_at_each_message(script: list[Step]) -> None:
 @examples(0.5)
 @given(scripts(["I"]))
 def test_shards(script: list[Step]) -> None:
-    """Where retention goes by group, shards that have some of the groups each emit the same alerts."""
+    """If retention goes by group, shards that have some of the groups each emit the same alerts."""
     windows = ("few_stats", "few_high", "few_quotient", "late_stats", "late_high", "late_quotient")
     whole = alerts_of(case_of(STREAM, script))
     parts: list[Made] = []

@@ -36,7 +36,7 @@ def command(
 ) -> None:
     """Report which projects run as they are, which need changes, and which never run here.
 
-    Exit status 0 if all projects run as they are, 1 if one does not or a file cannot be read, 2 if there is no XML file.
+    Exit status 0 if all projects run as they are, 1 if one does not or a file cannot be read, 2 without an XML file.
     """
     from hotspare.cli.shared.display import progress_bar
     from hotspare.host.assessing import Verdict, assess_file, xml_files

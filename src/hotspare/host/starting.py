@@ -40,18 +40,17 @@ def shown_start(
     shown = [(group, replace(member, detail={**member.detail, STARTING: phase.value})) for group, member in groups]
 
     def write() -> None:
-        left = dict(shown)
+        left, written = dict(shown), set[str]()
         while not end.is_set():
             for group, member in list(left.items()):
                 with contextlib.suppress(CoordinationError):
-                    if written[group] and _wrote_its_own(coordination, group, member):
+                    if group in written and _wrote_its_own(coordination, group, member):
                         del left[group]
                     elif _may_write(coordination, group, member):
                         coordination.join(group, member)
-                        written[group] = True
+                        written.add(group)
             end.wait(poll_s)
 
-    written = dict.fromkeys((group for group, _ in shown), False)
     thread = threading.Thread(target=write, name="start-shown", daemon=True)
     thread.start()
     try:

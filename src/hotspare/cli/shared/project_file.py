@@ -13,11 +13,13 @@ from hotspare.cli.shared.values import properties, window_path
 from hotspare.engine.codec.csv.rows import RowPrefix
 from hotspare.errors import UsageError
 from hotspare.model.load import LoadedProject
-from hotspare.model.partitioning import partition_fields
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import Schema
+
+_DIVIDED = 2
+"""Any number of shards above one: a project file does not say how many partitions a topic has."""
 
 
 def loaded_project(file: Path, texts: Sequence[str] | None, home: Path | None = None, name: str = "") -> LoadedProject:
@@ -46,14 +48,14 @@ def window_facts(
 ) -> WindowMetadata | None:
     """Returns the facts of the window `PROJECT/CQ/WINDOW`, by the project file, else by the metadata on the bus (SPEC B4).
 
-    None where neither is there; UsageError where they are, and know no such source window or output stream. A project file does not
-    say the window's `prefix`: `row_prefix` does.
+    None if neither exists; UsageError if they know no such source window or output stream. By a project file, `partition_by` is the
+    field by which rows find their partition if the topic has several, and `prefix` is not known: `row_prefix` returns it.
     """
     path = window_path(window)
     if file is not None:
         resolved = loaded_project(file, texts, name=path.project).resolved
         wanted = _wanted(resolved, resolved.sources if side is Side.SOURCE else resolved.streams, file, window, side.value)
-        return describe(resolved, prefix).windows[str(wanted)]
+        return describe(resolved, prefix, _DIVIDED).windows[str(wanted)]
     metadata = read_metadata(bus, prefix, path.project)
     if metadata is None:
         return None
@@ -77,8 +79,7 @@ class SourceRows(NamedTuple):
 def source_rows(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str) -> SourceRows:
     """Returns what the project file, else the bus, knows of rows of `PROJECT/CQ/WINDOW`. UsageError as `window_facts`."""
     facts = window_facts(bus, prefix, file, texts, window, Side.SOURCE)
-    by = partition_field(bus, prefix, file, texts, window)
-    return SourceRows(None, RowDefaults(), by) if facts is None else SourceRows(facts.schema, facts.rows, by)
+    return SourceRows(None, RowDefaults(), "") if facts is None else SourceRows(facts.schema, facts.rows, facts.partition_by)
 
 
 def row_prefix(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str) -> RowPrefix:
@@ -95,17 +96,6 @@ def row_prefix(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | 
     path = window_path(window)
     plan = compile_plan(loaded_project(file, texts, name=path.project).resolved)
     return plan.prefixes.get(f"{path.query}/{path.window}", RowPrefix.EVENT)
-
-
-def partition_field(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str) -> str:
-    """The field that says in which partition of its topic a row of a source window belongs, by the project file, else by the
-    metadata on the bus; "" where neither says it."""
-    path = window_path(window)
-    if file is not None:
-        return partition_fields(loaded_project(file, texts, name=path.project).resolved).get(WindowId(path.query, path.window), "")
-    metadata = read_metadata(bus, prefix, path.project)
-    found = None if metadata is None else metadata.windows.get(f"{path.query}/{path.window}")
-    return "" if found is None else found.partition_by
 
 
 def _wanted(resolved: Resolved, windows: Sequence[WindowId], file: Path, window: str, what: str) -> WindowId:

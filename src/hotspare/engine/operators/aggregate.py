@@ -2,9 +2,9 @@
 
     events ─► given: input rows ─► arguments ─► groups, event by event ─► results ─► fields ─► out
 
-Every event comes out: the first of a group as an insert, later ones as an update block with what was put out before, and when the
-group is empty it is deleted. An update that moves a row to another group changes the one that it leaves first. What comes out
-carries the flags of its event.
+Each event makes an output: the first of a group an insert, later ones an update block with the values emitted before, and the
+last one a delete, when the group is empty. An update that moves a row to another group changes the one that it leaves first. An
+output carries the flags of its event.
 
 With `emit: new` each insert or update that comes to a group makes an insert of what the group is then. Events of retention and
 deletes make none, nor does the group that an updated row leaves. Where the evicted row comes directly before the row that evicted
