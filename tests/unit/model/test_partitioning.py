@@ -56,7 +56,7 @@ project: p
 queries:
   q:
     windows:
-      orders: {type: source, schema: "order*:int64,customer:int64,product:int64", partition_by: customer}
+      orders: {type: source, index: empty, schema: "order*:int64,customer:int64,product:int64", partition_by: customer}
       products: {type: source, opcodes: any, schema: "id*:int64,name:string"}
       slim: {type: compute, schema: "order*:int64,product:int64", outputs: {product: product}}
       named: {type: join, kind: leftouter, conditions: {product: id}, outputs: {name: r_name}}

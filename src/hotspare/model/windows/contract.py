@@ -169,7 +169,9 @@ class WindowType(ABC, Generic[W]):
     goes_by_order: ClassVar[bool] = False
     """Whether what it puts out depends on the order in which events of its inputs come."""
     related_roles: ClassVar[frozenset[str]] = frozenset()
-    """Roles of edges whose rows it relates as they are now: in a source at such an edge a row may be updated or deleted."""
+    """Roles of edges whose rows it relates as they are now, with an index or without."""
+    keeps_input: ClassVar[bool] = True
+    """Whether rows of its input, or what is made of them, are in its index if it has one; else its index is of other rows."""
     newness: ClassVar[Newness] = Newness.NONE
     passes_key: ClassVar[bool] = False
     """Whether its index, if it has one, goes by the key of its input: then an input must not insert a key twice."""

@@ -64,7 +64,7 @@ edges:
         return given[0].schema or window.schema
 
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> CopyWindow:
-        return CopyWindow(**common, retention=values.retention(node))
+        return CopyWindow(**common, retention=values.retention(node, common["name"]))
 
     def write_yaml(self, window: CopyWindow, writer: YamlWriter) -> Written:
         return writer.retention(window.retention)

@@ -69,6 +69,7 @@ class PatternType(WindowType[PatternWindow]):
     declared = PatternWindow
     inputs: ClassVar[Inputs] = Inputs(1, None)
     goes_by_order = True
+    keeps_input = False
     yaml_keys = ("patterns", "active")
     xml = window_shape("active", "patterns")
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {

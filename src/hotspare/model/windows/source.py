@@ -70,21 +70,21 @@ singletons: included
 """
 
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> SourceWindow:
-        """A source is a stream of inserts, unless the project says or shows that it is a table: by an index, by retention, by
-        `opcodes: any`, or by a window behind it that relates the rows that the source has now."""
+        """A source is a table, unless the project says or shows that it is a stream of inserts: by `index: empty`, by a key that
+        it makes, or by windows behind it of which none keeps or relates rows."""
         key_origin = values.option(node, "keys", KEY_ORIGINS, "keys:", KeyOrigin.GIVEN)
-        index, is_given = common.get("index"), key_origin is KeyOrigin.GIVEN
-        is_related = index is None and is_given and common["name"] in values.related
-        is_table = index not in (None, IndexType.EMPTY) or "retention" in node.values or is_related
-        default = AcceptedOpcodes.ANY if is_table and is_given else AcceptedOpcodes.INSERT_ONLY
+        index, is_generated = common.get("index"), key_origin is not KeyOrigin.GIVEN
+        is_shown = is_generated or common["name"] in values.streams
+        is_stream = index is IndexType.EMPTY or (index is None and "retention" not in node.values and is_shown)
+        default = AcceptedOpcodes.INSERT_ONLY if is_stream or is_generated else AcceptedOpcodes.ANY
         accepts = values.option(node, "opcodes", OPCODES, "opcodes:", default)
         if index is None:
-            index = IndexType.HASH if is_table or accepts is AcceptedOpcodes.ANY else IndexType.EMPTY
+            index = IndexType.EMPTY if is_stream and accepts is AcceptedOpcodes.INSERT_ONLY else IndexType.HASH
         return SourceWindow(
             **{**common, "index": index},
             accepts=accepts,
             key_origin=key_origin,
-            retention=values.retention(node),
+            retention=values.retention(node, common["name"]),
             partition_by=values.text(node, "partition_by"),
             idle_us=_idle_us(values.text(node, "idle"), node.values.get("idle", node).place, values.found),
             reads=values.text(node, "reads"),

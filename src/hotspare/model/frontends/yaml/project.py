@@ -22,6 +22,7 @@ from hotspare.model.frontends.values import (
     read_quality,
     read_text_bytes_max,
 )
+from hotspare.model.frontends.yaml.surroundings import surroundings
 from hotspare.model.frontends.yaml.text import dump
 from hotspare.model.frontends.yaml.tree import Entries, Items, Node, Text, parse_tree
 from hotspare.model.frontends.yaml.values import DIALECTS, YamlValues, places_and_texts, texts
@@ -192,7 +193,8 @@ class _Reader(YamlValues):
         self.known(node, QUERY_KEYS, f"query {name}")
         windows = self.entries(node, "windows").values if "windows" in node.values else {}
         edges = tuple(self._edges(node.values.get("edges")))
-        self.related = frozenset(edge.source for edge in edges if edge.role in self._related_roles(windows.get(edge.target)))
+        shown = surroundings(windows, edges)
+        self.streams, self.alerting = shown.streams, shown.alerting
         read_windows = [(window_name, self._window(name, window_name, window)) for window_name, window in windows.items()]
         self.unreadable |= {WindowId(name, window_name) for window_name, window in read_windows if window is None}
         return ContinuousQuery(
@@ -203,12 +205,6 @@ class _Reader(YamlValues):
             singletons=self.option(node, "singletons", SINGLETONS, "singletons", Singletons.EXCLUDED),
             place=node.place,
         )
-
-    def _related_roles(self, window: Node | None) -> frozenset[str]:
-        """Returns the roles of inputs whose current rows a window of this type relates."""
-        written = window.values.get("type") if isinstance(window, Entries) else None
-        window_type = WINDOW_TYPES.get(written.value.strip()) if isinstance(written, Text) else None
-        return frozenset() if window_type is None else window_type.related_roles
 
     def _edges(self, node: Node | None) -> Iterable[Edge]:
         if node is None or (isinstance(node, Text) and not node.value):

@@ -22,17 +22,19 @@ V = TypeVar("V")
 @dataclass
 class YamlValues:
     """Every method returns what it could read and leaves mistakes in `found`. `dialect`: that of expressions that say none.
-    `related`: the windows of the query whose current rows another window relates by an edge."""
+    `streams` and `alerting`: names of windows of the query that is being read, as `Surroundings` has them."""
 
     found: Mistakes
     substitution: Substitution
     dialect: Dialect
-    related: frozenset[str] = field(default=frozenset(), kw_only=True)
+    streams: frozenset[str] = field(default=frozenset(), kw_only=True)
+    alerting: frozenset[str] = field(default=frozenset(), kw_only=True)
 
     def schema(self, node: Entries) -> Schema | None:
         return parse_schema(self.text(node, "schema"), node.values["schema"].place, self.found, TYPE_ALIASES)
 
-    def retention(self, node: Entries) -> Retention | None:
+    def retention(self, node: Entries, window: str) -> Retention | None:
+        """`window`: the name of the window that has it, which says in what order rows are evicted if the text does not."""
         if "retention" not in node.values:
             return None
         entries = self.entries(node, "retention")
@@ -47,7 +49,8 @@ class YamlValues:
         field, unit = self.text(entries, "field"), self.text(entries, "unit")
         by = self.names(entries, "by")
         retention = parse_retention(RETENTION_KINDS[kinds[0]], limit, field, unit, by, entries.place, self.found)
-        return with_eviction(retention, self.text(entries, "evict"), Eviction.BEFORE, self.found)
+        eviction = Eviction.BEFORE if window in self.alerting else Eviction.AFTER
+        return with_eviction(retention, self.text(entries, "evict"), eviction, self.found)
 
     def expression(self, node: Node, what: str) -> Expression:
         if isinstance(node, Text):

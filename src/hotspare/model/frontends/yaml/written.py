@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hotspare.model.durations import format_duration
-from hotspare.model.project import Dialect, Eviction, Expression, IndexType, Initialization, Retention
+from hotspare.model.project import Dialect, Expression, IndexType, Initialization, Retention
 
 Written = dict[str, Any]
 
@@ -37,7 +37,7 @@ class YamlWriter:
             written["unit"] = format_duration(retention.unit_us)
         if retention.by:
             written["by"] = list(retention.by)
-        if retention.is_by_events and retention.eviction is Eviction.AFTER:
+        if retention.is_by_events:
             written["evict"] = retention.eviction.value
         return {"retention": written}
 
