@@ -110,7 +110,7 @@ KEYED = Held(
 )
 BY_ROOM = Held(
     '      numbers: {type: source, opcodes: any, index: empty, schema: "id*:int64,room:int64"}\n'
-    "      kept: {type: copy, retention: {bycount_sliding: 4, by: [room]}, publish: true}\n",
+    "      kept: {type: copy, retention: {bycount_sliding: 4, by: [room], evict: before}, publish: true}\n",
     "numbers -> kept",
     _by_key("numbers", lambda key: key // 4),
     lambda random, at, rows: Sent(

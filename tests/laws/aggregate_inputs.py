@@ -65,7 +65,7 @@ queries:
 """
 """All that a group keeps may stand in its row."""
 OF_EVICTIONS = OF_NUMBERS.replace(
-    "      groups:", "      newest: {type: copy, retention: {bycount_sliding: 2, by: [g]}}\n      groups:"
+    "      groups:", "      newest: {type: copy, retention: {bycount_sliding: 2, by: [g], evict: before}}\n      groups:"
 ).replace("rows -> groups", "rows -> newest -> groups")
 _I, _UB, _D, _DR = (Opcode.INSERT, 1), (Opcode.UPDATE_BLOCK, 1), (Opcode.DELETE, 1), (Opcode.DELETE, 4)
 EVICTIONS = [

@@ -145,7 +145,7 @@ def test_of_a_queue_the_oldest_page(store: Store, monkeypatch: pytest.MonkeyPatc
     restored = Restored(QUEUED["count"], store)
     assert (restored.row_pages, restored.read()) == (PAGES, ["rows/9"])
     made = restored.feed("numbers", 3 * SECOND, [f"I,N,,{ROWS}"])
-    assert made.column("value").to_pylist() == [0, ROWS]
+    assert made.column("value").to_pylist() == [ROWS, 0]
     assert restored.read() == ["rows/0", "rows/1"]
     for step in range(1, 20):
         restored.feed("numbers", 3 * SECOND + step, ["I,N,,0"])

@@ -77,8 +77,7 @@ def test_a_dry_run_says_it_window_by_window_and_changes_nothing(kept: Kept) -> N
     told = kept.upgrade(CHANGED, "--dry-run")
     assert lines(told, "q/orders", "q/weighed", "q/recent", "q/spent")[:4] == [
         "q/orders | kept",
-        "q/recent | begins empty | retention was bycount_sliding 3 events evicting before, is bycount_sliding 2 events "
-        "evicting before",
+        "q/recent | begins empty | retention was bycount_sliding 3 events, is bycount_sliding 2 events",
         "q/weighed | kept",
         "q/spent | begins empty | it follows q/recent, which changed",
     ]

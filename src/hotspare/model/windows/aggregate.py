@@ -55,7 +55,7 @@ class AggregateType(WindowType[AggregateWindow]):
 windows:
   trades: {type: source, opcodes: any, schema: "id*:int64,trader:string,at:stamp,price:double,count:int64,paid:money"}
   stream: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,trader:string,x:double"}
-  newest: {type: copy, retention: {bycount_sliding: 3}}
+  newest: {type: copy, retention: {bycount_sliding: 3, evict: before}}
   sums: {type: aggregate, schema: "trader*:string,n:int64,spent:double,paid:money,average:double,last:stamp,who:string",
          outputs: {n: ESP_aCount(), spent: ESP_aSum(price * count), paid: ESP_aSum(paid),
                    average: "ESP_aSum(price) / nullif(ESP_aSum(count), 0)", last: ESP_aLast(at), who: "concat(trader, '!')"}}

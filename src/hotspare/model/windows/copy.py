@@ -44,7 +44,7 @@ windows:
   passed: {type: copy, retention: {bytime_jumping: 1 second}}
   back: {type: copy, retention: {bytime_jumping_lookback: 2 seconds, unit: second}}
   newest: {type: copy, retention: {bycount_sliding: 3}}
-  newest_after: {type: copy, retention: {bycount_sliding: 3, evict: after}}
+  newest_before: {type: copy, retention: {bycount_sliding: 3, evict: before}}
   newest_of_each: {type: copy, retention: {bycount_sliding: 2, by: [x]}}
   newest_made: {type: copy, retention: {bycount_sliding: 2, by: [x, at]}}
   whole: {type: copy}
@@ -52,7 +52,7 @@ windows:
 edges:
   - given -> recent -> stream
   - given -> newest
-  - given -> newest_after
+  - given -> newest_before
   - given -> newest_of_each
   - made -> newest_made
   - made -> passed
