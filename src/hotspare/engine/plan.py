@@ -31,6 +31,7 @@ from hotspare.model.code import Module, Script
 from hotspare.model.fingerprint import resolved_hash
 from hotspare.model.project import EVERY_SLOT, Emit, WindowId
 from hotspare.model.resolve import Resolved, ResolvedWindow
+from hotspare.model.retention_needs import Keeping
 from hotspare.model.types import Field, FieldType, Schema
 from hotspare.model.windows.registry import type_of
 
@@ -186,18 +187,23 @@ class Plan:
         return {name: _prefix_of(changelog) for name, changelog in known.items()}
 
     @property
-    def keeping(self) -> frozenset[WindowId]:
-        """The windows that remember rows; what waits for a pulse is not counted."""
-        return frozenset(
-            node.operator.id
-            for node in self.nodes
-            if node.stage is Stage.WINDOW
-            and any(isinstance(part, Relation | MultiIndex) for part in node.operator.open().parts.values())
+    def keeping(self) -> Keeping:
+        """What the windows do with rows; what waits for a pulse is not counted."""
+        windows = [node.operator for node in self.nodes if node.stage is Stage.WINDOW]
+        leaving = {node.operator.id: node.operator.leaving for node in self.nodes}  # the last stage's
+        return Keeping(
+            frozenset(operator.id for operator in windows if _remembers_rows(operator)),
+            frozenset(window_id for window_id, changelog in leaving.items() if changelog.opcodes is Opcodes.INSERTS),
         )
 
     @property
     def heartbeat_interval_us(self) -> int:
         return self.resolved.project.heartbeat_interval_us
+
+
+def _remembers_rows(operator: Operator) -> bool:
+    parts = operator.open().parts.items()
+    return any(isinstance(part, Relation | MultiIndex) for name, part in parts if name not in operator.other_memory)
 
 
 def _prefix_of(changelog: Changelog) -> RowPrefix:

@@ -134,12 +134,14 @@ class Memory(Enum):
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """`extent` is microseconds for TIME, events for COUNT, else 0; `what` ends a sentence that the window begins. `by_field`: the
-    field whose time it is, "" for the time of the topics."""
+    field whose time it is, "" for the time of the topics. `remedy`: what to write so that it does not grow without bound, "" if
+    it does not."""
 
     memory: Memory
     extent: int
     what: str
     by_field: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,8 @@ class WindowType(ABC, Generic[W]):
     related_roles: ClassVar[frozenset[str]] = frozenset()
     """Roles of edges whose rows it relates as they are now: in a source at such an edge a row may be updated or deleted."""
     newness: ClassVar[Newness] = Newness.NONE
+    needs_rows: ClassVar[bool] = False
+    """Whether it keeps rows whatever its index is."""
     passes_key: ClassVar[bool] = False
     """Whether its index, if it has one, goes by the key of its input: then an input must not insert a key twice."""
     of_recent_input: ClassVar[bool] = False
