@@ -188,7 +188,7 @@ class Plan:
 
     @property
     def keeping(self) -> Keeping:
-        """What the windows do with rows; what waits for a pulse is not counted."""
+        """The windows that remember rows, not counting rows that wait for a pulse, and those that emit inserts alone."""
         windows = [node.operator for node in self.nodes if node.stage is Stage.WINDOW]
         leaving = {node.operator.id: node.operator.leaving for node in self.nodes}  # the last stage's
         return Keeping(

@@ -276,7 +276,7 @@ def _inputs(query: ContinuousQuery, windows: Mapping[str, Window], lost: set[str
 def _is_input(
     edge: Edge, windows: Mapping[str, Window], lost: set[str], inputs: Mapping[str, Sequence[Edge]], found: Mistakes
 ) -> bool:
-    """Whether the edge is an input of its target, beside `inputs`."""
+    """Whether the edge is one more input of its target, whose `inputs` are known so far."""
     if unknown := [name for name in dict.fromkeys((edge.source, edge.target)) if name not in windows]:
         for name in (name for name in unknown if name not in lost):
             hint = nearest(name, {**windows, **dict.fromkeys(lost)})

@@ -145,7 +145,7 @@ def _decoded(data: bytes, file: str) -> str:
 
 @dataclass(frozen=True)
 class _Source:
-    """A project's text, `form` and `file` of it, and what is given beside it."""
+    """A project's text, its form and file, and the arguments of `load_project`."""
 
     text: str
     file: str

@@ -222,11 +222,12 @@ def is_guard(logic: Logic) -> bool:
 
 
 class Begun(Enum):
-    """What began a match."""
+    """The event that began a match, as seen from a part of its logic."""
 
     BY_IT = "by it"
-    """The first event of the logic: what takes it does not wait for it."""
+    """The first event of the part, which does not wait for it."""
     BEFORE = "before"
+    """An earlier one."""
 
 
 _BEGINS_WITH = (LogicOperator.FBY, LogicOperator.IS, LogicOperator.SEEN)

@@ -25,7 +25,7 @@ _HOLDS = "holds what it puts out until the next pulse"
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """What the windows of a plan do with rows. `rows`: those that remember rows. `inserting`: those whose outputs are inserts
+    """Facts of a plan's windows about rows. `rows`: those that remember rows. `inserting`: those whose outputs are inserts
     alone, so that rows behind them are never evicted with theirs."""
 
     rows: frozenset[WindowId]
@@ -80,7 +80,7 @@ class SnapshotReach:
 
 
 def retention_needs(resolved: Resolved, keeping: Keeping) -> tuple[Need, ...]:
-    """What each window asks of the topics that its events come from, in order of evaluation. Stateless windows ask nothing.
+    """Returns the needs of all windows, in order of evaluation. A stateless window has none.
 
     `keeping` is that of the project's plan.
     """
