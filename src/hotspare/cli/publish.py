@@ -13,7 +13,7 @@ import typer
 
 from hotspare.bus.open import open_bus
 from hotspare.choices import MissingTopic
-from hotspare.cli.shared.inbound import Target, inbound_place, say_published
+from hotspare.cli.shared.inbound import Target, inbound_place, refuse_missing, say_published
 from hotspare.cli.shared.places import PATH, PATH_OR_URL, URL
 from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
 from hotspare.cli.shared.turns import (
@@ -147,9 +147,20 @@ def command(
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
-    target = Target(chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards, missing=_MISSING[create])
+    target = Target(
+        chosen.bus_url,
+        prefix_of(window, prefix),
+        window,
+        partition,
+        format_,
+        shards,
+        missing=_MISSING[create],
+        coordination_url=chosen.turns.coordination_url,
+    )
     with contextlib.closing(open_bus(target.bus_url)) as opened:
         known = _source_rows(opened, target, project, set_)
+        if known.schema is None:
+            refuse_missing(opened, target)  # before what the rows would need
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
             flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],

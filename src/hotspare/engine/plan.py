@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -27,9 +27,11 @@ from hotspare.engine.state.lanes import OutputForm
 from hotspare.engine.state.multi_index import MultiIndex
 from hotspare.engine.state.relation import Relation
 from hotspare.errors import Mistake, ProjectError
+from hotspare.model.code import Module, Script
 from hotspare.model.fingerprint import resolved_hash
 from hotspare.model.project import EVERY_SLOT, Emit, WindowId
 from hotspare.model.resolve import Resolved, ResolvedWindow
+from hotspare.model.retention_needs import Keeping
 from hotspare.model.types import Field, FieldType, Schema
 from hotspare.model.windows.registry import type_of
 
@@ -185,18 +187,23 @@ class Plan:
         return {name: _prefix_of(changelog) for name, changelog in known.items()}
 
     @property
-    def keeping(self) -> frozenset[WindowId]:
-        """The windows that remember rows; what waits for a pulse is not counted."""
-        return frozenset(
-            node.operator.id
-            for node in self.nodes
-            if node.stage is Stage.WINDOW
-            and any(isinstance(part, Relation | MultiIndex) for part in node.operator.open().parts.values())
+    def keeping(self) -> Keeping:
+        """The windows that remember rows, not counting rows that wait for a pulse, and those that emit inserts alone."""
+        windows = [node.operator for node in self.nodes if node.stage is Stage.WINDOW]
+        leaving = {node.operator.id: node.operator.leaving for node in self.nodes}  # the last stage's
+        return Keeping(
+            frozenset(operator.id for operator in windows if _remembers_rows(operator)),
+            frozenset(window_id for window_id, changelog in leaving.items() if changelog.opcodes is Opcodes.INSERTS),
         )
 
     @property
     def heartbeat_interval_us(self) -> int:
         return self.resolved.project.heartbeat_interval_us
+
+
+def _remembers_rows(operator: Operator) -> bool:
+    parts = operator.open().parts.items()
+    return any(isinstance(part, Relation | MultiIndex) for name, part in parts if name not in operator.other_memory)
 
 
 def _prefix_of(changelog: Changelog) -> RowPrefix:
@@ -207,9 +214,10 @@ def _prefix_of(changelog: Changelog) -> RowPrefix:
 
 def compile_plan(resolved: Resolved) -> Plan:
     """ProjectError with all mistakes that only compiling its windows shows."""
-    scripts = {script: w.modules for w in resolved.windows for script in type_of(w.window).scripts(w.window)}
-    shared = compile_shared(scripts)
-    stages = _operators(resolved)
+    shared = compile_shared(_scripts(resolved))
+    stages, mistakes = _operators(resolved)
+    if mistakes:
+        raise ProjectError(resolved.project.name, mistakes)
     chains = tuple(_head_chain(resolved, source, stages) for source in resolved.sources)
     in_head = {window_id for chain in chains for window_id in chain}
     topic = {window_id: i for i, window_id in enumerate(resolved.sources)}
@@ -244,6 +252,19 @@ def compile_plan(resolved: Resolved) -> Plan:
     )
 
 
+def operator_mistakes(resolved: Resolved, mistaken: Collection[WindowId]) -> Sequence[Mistake]:
+    """Returns every mistake that only compiling windows shows, but of the windows in `mistaken` (`model.load.OperatorCheck`)."""
+    try:
+        compile_shared(_scripts(resolved))
+    except ProjectError as error:
+        return error.mistakes
+    return _operators(resolved, mistaken)[1]
+
+
+def _scripts(resolved: Resolved) -> dict[Script, Sequence[Module]]:
+    return {script: w.modules for w in resolved.windows for script in type_of(w.window).scripts(w.window)}
+
+
 def _before_forwarded(window: ResolvedWindow, topic: int, first: int, sources: Sequence[int]) -> tuple[Node, Node]:
     """The nodes, numbered from `first`, that stand before a source window to which the nodes `sources` forward."""
     arcs = (Arc(first), *map(Arc, sources))
@@ -270,12 +291,13 @@ Stages = Mapping[Stage, Operator]
 """Of one window, in order."""
 
 
-def _operators(resolved: Resolved) -> dict[WindowId, Stages]:
-    """Behind a window with mistakes only those are told that do not follow from it."""
+def _operators(resolved: Resolved, mistaken: Collection[WindowId] = ()) -> tuple[dict[WindowId, Stages], list[Mistake]]:
+    """Returns the stages of all windows but those in `mistaken`, and every mistake. Behind a window with mistakes only those are
+    told that do not follow from it."""
     stages: dict[WindowId, Stages] = {}
     leaving: dict[WindowId, Changelog] = {}
     mistakes: list[Mistake] = []
-    for window in resolved.windows:
+    for window in (each for each in resolved.windows if each.id not in mistaken):
         given = [
             Input(resolved.schema(source), leaving.get(source, DISTINCT), role, source.window) for source, role in window.inputs
         ]
@@ -286,9 +308,7 @@ def _operators(resolved: Resolved) -> dict[WindowId, Stages]:
             leaving[window.id] = list(found.values())[-1].leaving
         except ProjectError as error:
             mistakes += error.mistakes
-    if mistakes:
-        raise ProjectError(resolved.project.name, mistakes)
-    return stages
+    return stages, mistakes
 
 
 def _repeated_keys(window: ResolvedWindow, leaving: Mapping[WindowId, Changelog], resolved: Resolved) -> Mistake | None:

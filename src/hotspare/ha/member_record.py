@@ -68,6 +68,7 @@ def member_of(state: GroupState, now_ms: int, connectors: Mapping[str, Connector
         "snapshot_failure": state.snapshots.failure,
         "snapshots_refused": _json(state.snapshots.refused),
         "trouble": state.contacts.trouble if now_ms - state.contacts.trouble_ms < TROUBLE_MS else "",
+        "trouble_age_ms": str(now_ms - state.contacts.trouble_ms),
         "bad_events": _json(state.bad_counts.largest(_BAD_MAX)),
         CONNECTORS: _json(_connectors(connectors)),
         _CONFIRMED: str(state.snapshots.confirmed_order),

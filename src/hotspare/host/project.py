@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from hotspare.adapters.esp.connector_mistakes import connector_mistakes
 from hotspare.adapters.esp.connector_options import home_properties
 from hotspare.engine.expressions.windows import expression_mistakes
+from hotspare.errors import Mistake
 from hotspare.model.load import Bindings, LoadedProject, load_project
+from hotspare.model.project import WindowId
+from hotspare.model.resolve import Resolved
 from hotspare.places import absolute_path, display_path
 
 
@@ -20,4 +23,18 @@ def checked_project(
     given = {**home_properties(file, home), **properties}
     connectors = partial(connector_mistakes, home=absolute_path(home or file.parent))
     named = display_path(file)  # in places of mistakes, which people read
-    return load_project(named, given, name=name, bindings=bindings, expressions=expression_mistakes, connectors=connectors)
+    return load_project(
+        named,
+        given,
+        name=name,
+        bindings=bindings,
+        expressions=expression_mistakes,
+        connectors=connectors,
+        operators=_operator_mistakes,
+    )
+
+
+def _operator_mistakes(resolved: Resolved, mistaken: Collection[WindowId]) -> Sequence[Mistake]:
+    from hotspare.engine.plan import operator_mistakes  # and with it all operators, which a command without mistakes may not need
+
+    return operator_mistakes(resolved, mistaken)

@@ -73,20 +73,24 @@ def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> 
     analysis = Analysis(Mistakes())
     _check_project(project, unreadable, analysis.found)
     check_groups(project, unreadable, analysis.found)
-    check_modules(project.modules, analysis.found)
+    scripted = [WindowId(q.name, w.name) for q in project.queries for w in q.windows if any(type_of(w).scripts(w))]
+    with analysis.found.about(*scripted):
+        check_modules(project.modules, analysis.found)
     analysis.forwarded = forwarded(project, analysis.found)
     for query in project.queries:
         for window in query.windows:
-            for script in type_of(window).scripts(window):
-                check_required(window, script, project.modules, analysis.found)
+            with analysis.found.about(WindowId(query.name, window.name)):
+                for script in type_of(window).scripts(window):
+                    check_required(window, script, project.modules, analysis.found)
         _analyse_query(project.name, query, unreadable, analysis)
     check_forwarded(analysis.forwarded, analysis.windows, analysis.schemas, analysis.found)
     analysis.order = in_order(analysis.order, analysis.inputs, analysis.forwarded, analysis.found)
     analysis.streams = output_streams(project, frozenset(analysis.inputs))
     _check_qualities(analysis)
     for window_id, window in analysis.windows.items():
-        check_beats(window_id, window, analysis.streams, analysis.found)
-        check_own(project.name, window_id, window, type_of(window).reads(window), analysis.found)
+        with analysis.found.about(window_id):
+            check_beats(window_id, window, analysis.streams, analysis.found)
+            check_own(project.name, window_id, window, type_of(window).reads(window), analysis.found)
     if not analysis.streams and not analysis.found and not unreadable:
         analysis.found.add(
             project.place,
@@ -145,8 +149,9 @@ def _check_project(project: Project, unreadable: frozenset[WindowId], found: Mis
         message = f"window {window.name} has a pulse each {pulse}, but time passes at heartbeats"
         found.warn(window.place, message, f"shorten the heartbeat, which is {format_duration(project.heartbeat_interval_us)}")
     for name in repeated(q.name for q in project.queries):
-        second = [q for q in project.queries if q.name == name][1]
-        found.add(second.place, f"project {project.name} has two queries {name}", "give one of them another name")
+        same = [query for query in project.queries if query.name == name]
+        with found.about(*(WindowId(name, window.name) for query in same for window in query.windows)):
+            found.add(same[1].place, f"project {project.name} has two queries {name}", "give one of them another name")
     for name in repeated(n for n, _ in project.properties):
         found.add(project.place, f"project {project.name} has two properties {name}", "leave one of them out")
     for name, value in project.properties:
@@ -176,17 +181,17 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
     excluded = _excluded(query, windows) - {to.window for to in analysis.forwarded if to.query == query.name}
     for name in _evaluation_order(query, windows, inputs, found):
         window, window_id = windows[name], WindowId(query.name, name)
-        window_type = type_of(window)
-        given = _given(query, window, inputs[name], lost, analysis)
-        _check_window(window, given, found)
-        check_connectors(window, window_type.connectors, found)
-        check_failover(project, query.name, window, found)
-        check_delivery(window, found)
+        with found.about(window_id):
+            given = _given(query, window, inputs[name], lost, analysis)
+            _check_window(window, given, found)
+            check_connectors(window, type_of(window).connectors, found)
+            check_failover(project, query.name, window, found)
+            check_delivery(window, found)
         if name in excluded:
             message = f"source window {name} takes no part in query {query.name}: no edge leaves it"
             found.warn(window.place, message, "connect it by an edge, include singletons, or leave the window out")
             continue
-        schema = window_type.schema(window, given)
+        schema = type_of(window).schema(window, given)
         if schema is not None:
             analysis.schemas[window_id] = schema
         analysis.order.append(window_id)
@@ -216,8 +221,9 @@ def _check_slots(query: ContinuousQuery, windows: Mapping[str, Window], found: M
     for name, window in windows.items():
         if window.splitter is None:
             continue
-        check_expression(window, window.splitter, found)
-        check_initialization(window, window.splitter_initialization, found)
+        with found.about(WindowId(query.name, name)):
+            check_expression(window, window.splitter, found)
+            check_initialization(window, window.splitter_initialization, found)
         if name not in used:
             found.warn(window.place, f"the splitter of window {name} has no effect: no edge has a slot", "give edges slots")
 
@@ -248,7 +254,8 @@ def _named_windows(query: ContinuousQuery, found: Mistakes) -> dict[str, Window]
         if window.name in windows:
             first = windows[window.name].place
             where = f", the first in line {first.line}" if first.line else ""
-            found.add(window.place, f"query {query.name} has two windows {window.name}{where}", "give one of them another name")
+            with found.about(WindowId(query.name, window.name)):
+                found.add(window.place, f"query {query.name} has two windows {window.name}{where}", "give one of them another name")
         windows.setdefault(window.name, window)
     return windows
 
@@ -256,38 +263,41 @@ def _named_windows(query: ContinuousQuery, found: Mistakes) -> dict[str, Window]
 def _inputs(query: ContinuousQuery, windows: Mapping[str, Window], lost: set[str], found: Mistakes) -> dict[str, list[Edge]]:
     """Edges into each window, in order. Edges from windows that could not be read are left out, unknown ones complained about."""
     inputs: dict[str, list[Edge]] = {name: [] for name in windows}
-    seen: set[tuple[str, str]] = set()
     if len(query.edges) > EDGES_MAX:
         found.add(query.place, f"query {query.name} has {len(query.edges)} edges, {EDGES_MAX} are allowed", "split the query")
         return inputs
     for edge in query.edges:
-        known = True
-        for name in dict.fromkeys((edge.source, edge.target)):
-            if name not in windows:
-                known = False
-                if name not in lost:
-                    hint = nearest(name, {**windows, **dict.fromkeys(lost)})
-                    found.add(edge.place, f"an edge names the unknown window {name!r}", hint)
-        if not known:
-            continue
-        if (edge.source, edge.target) in seen:
-            found.add(edge.place, f"there are two edges from {edge.source} to {edge.target}", "remove one of them")
-            continue
-        wanted = type_of(windows[edge.target]).inputs
-        if edge.role in REFUSED_ROLES:
-            message = f"edge role {edge.role!r} cannot be done here: {REFUSED_ROLES[edge.role]}"
-            found.add(edge.place, message, "leave the edge out")
-            continue
-        if edge.role not in wanted.roles:
-            roles = sorted(wanted.roles - {""})
-            hint = "leave the role out" if wanted.roles == INPUT_ROLES or not roles else one_of(roles)
-            found.add(edge.place, f"edge role {edge.role!r} means nothing to window {edge.target}", hint)
-        if wanted.most == 0:
-            found.add(edge.place, f"an edge leads into the {type_of(windows[edge.target]).name} window {edge.target}", wanted.hint)
-            continue
-        seen.add((edge.source, edge.target))
-        inputs[edge.target].append(edge)
+        with found.about(WindowId(query.name, edge.target)):
+            if _is_input(edge, windows, lost, inputs, found):
+                inputs[edge.target].append(edge)
     return inputs
+
+
+def _is_input(
+    edge: Edge, windows: Mapping[str, Window], lost: set[str], inputs: Mapping[str, Sequence[Edge]], found: Mistakes
+) -> bool:
+    """Whether the edge is one more input of its target, whose `inputs` are known so far."""
+    if unknown := [name for name in dict.fromkeys((edge.source, edge.target)) if name not in windows]:
+        for name in (name for name in unknown if name not in lost):
+            hint = nearest(name, {**windows, **dict.fromkeys(lost)})
+            found.add(edge.place, f"an edge names the unknown window {name!r}", hint)
+        return False
+    if any(each.source == edge.source for each in inputs[edge.target]):
+        found.add(edge.place, f"there are two edges from {edge.source} to {edge.target}", "remove one of them")
+        return False
+    if edge.role in REFUSED_ROLES:
+        message = f"edge role {edge.role!r} cannot be done here: {REFUSED_ROLES[edge.role]}"
+        found.add(edge.place, message, "leave the edge out")
+        return False
+    wanted = type_of(windows[edge.target]).inputs
+    if edge.role not in wanted.roles:
+        roles = sorted(wanted.roles - {""})
+        hint = "leave the role out" if wanted.roles == INPUT_ROLES or not roles else one_of(roles)
+        found.add(edge.place, f"edge role {edge.role!r} means nothing to window {edge.target}", hint)
+    if wanted.most == 0:
+        found.add(edge.place, f"an edge leads into the {type_of(windows[edge.target]).name} window {edge.target}", wanted.hint)
+        return False
+    return True
 
 
 def _evaluation_order(

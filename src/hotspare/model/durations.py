@@ -18,6 +18,7 @@ UNIT_US: dict[str, int] = {
 DURATION_US_MAX = 36_525 * UNIT_US["day"]
 """A hundred years: limits stay far from the ends of 64 bits."""
 
+_UNITS = ", ".join(f"{name}s" for name in list(UNIT_US)[:-1]) + f" or {list(UNIT_US)[-1]}s"
 _DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]+)", re.ASCII)
 
 
@@ -26,7 +27,7 @@ def parse_duration(text: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     unit = match and UNIT_US.get(match[2].lower().removesuffix("s"))
     if match is None or not unit:
-        raise ValueError(f"{text.strip()!r} is not a duration")
+        raise ValueError(f"{text.strip()!r} is not a duration in {_UNITS}")
     span = Decimal(match[1]) * unit
     if span != int(span):
         raise ValueError(f"{text.strip()!r} is finer than a microsecond")

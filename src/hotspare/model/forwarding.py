@@ -26,10 +26,12 @@ def forwarded(project: Project, found: Mistakes) -> Forwarded:
         for target in type_of(window).forwards(window):
             if target not in windows:
                 hint = nearest(str(target), [str(each) for each in windows])
-                found.add(window.place, f"window {window.name} forwards to the unknown window {target}", hint)
+                with found.about(window_id):
+                    found.add(window.place, f"window {window.name} forwards to the unknown window {target}", hint)
             elif type_of(windows[target]).inputs.most != 0:
                 hint = "forward to a source window; inside a query draw an edge"
-                found.add(window.place, f"window {window.name} forwards to {target}, which is no source window", hint)
+                with found.about(window_id):
+                    found.add(window.place, f"window {window.name} forwards to {target}, which is no source window", hint)
             elif window_id not in by_target.setdefault(target, []):
                 by_target[target].append(window_id)
     return by_target
@@ -42,7 +44,8 @@ def check_forwarded(to: Forwarded, windows: Mapping[WindowId, Window], schemas: 
             own, wanted = schemas.get(source), schemas.get(target)
             if own is not None and wanted is not None and own != wanted:
                 message = f"window {source} has the schema {own}, but forwards to {target}, which has {wanted}"
-                found.add(windows[source].place, message, "give both the same schema")
+                with found.about(source, target):
+                    found.add(windows[source].place, message, "give both the same schema")
 
 
 def in_order(
@@ -55,5 +58,6 @@ def in_order(
     made, left = inputs_first(order, before)
     if left:
         names = ", ".join(map(str, left))
-        found.add(NOWHERE, f"forwarding leads in a circle: {names}", "forward to a window from which no way leads back")
+        with found.about(*left):
+            found.add(NOWHERE, f"forwarding leads in a circle: {names}", "forward to a window from which no way leads back")
     return made + left

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
@@ -18,7 +18,7 @@ from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of, repeated
 from hotspare.model.project import Connector, Project, Window, WindowId
 from hotspare.model.resolve import Resolved, resolved_from
-from hotspare.model.types import Schema
+from hotspare.model.types import FieldType, Schema
 from hotspare.model.windows.contract import Given
 
 
@@ -39,6 +39,17 @@ ExpressionCheck: TypeAlias = Callable[[WindowId, Window, Sequence[Given]], Seque
 """Every mistake in the expressions of a window, given its inputs. Who reads expressions gives it (see `engine`)."""
 ConnectorCheck: TypeAlias = Callable[[Connector, Schema], Sequence[Mistake]]
 """Every mistake in the values of a connector, given its window's schema. Who runs connectors gives it (see `adapters`)."""
+OperatorCheck: TypeAlias = Callable[[Resolved, Collection[WindowId]], Sequence[Mistake]]
+"""Every mistake that only compiling a window shows, except of the windows that are mistaken already. `engine` gives it."""
+
+
+@dataclass(frozen=True)
+class Checks:
+    """Finders of the mistakes that the model does not see; None finds nothing."""
+
+    expressions: ExpressionCheck | None
+    connectors: ConnectorCheck | None
+    operators: OperatorCheck | None
 
 
 @dataclass(frozen=True)
@@ -58,17 +69,20 @@ def load_project(
     bindings: Bindings | None = None,
     expressions: ExpressionCheck | None = None,
     connectors: ConnectorCheck | None = None,
+    operators: OperatorCheck | None = None,
 ) -> LoadedProject:
     """Load a YAML or ESP XML file, told apart by suffix, else by content.
 
     `properties` override those of the project and give the reserved ones (SPEC A4). `name` chooses among several projects in one
     file (SPEC A3). `bindings` override properties of connectors before they are checked, see `connector_rules.rebind`.
-    `expressions` and `connectors` find the mistakes of expressions and of connectors' values in the same pass. UsageError if the
-    file cannot be read or a binding names no connector, ProjectError with every mistake.
+    `expressions`, `connectors` and `operators` find the mistakes of expressions, of connectors' values and of compiling windows in
+    the same pass. A project without other mistakes is not given to `operators`: compiling it finds the same. UsageError if the file
+    cannot be read or a binding names no connector, ProjectError with every mistake.
     """
     path = Path(path)
     text, form = _text_of(path)
-    return _checked(text, str(path), form, properties or {}, name, bindings or {}, expressions, connectors)
+    source = _Source(text, str(path), form, properties or {}, name, bindings or {})
+    return _checked(source, Checks(expressions, connectors, operators))
 
 
 def project_names(path: Path | str) -> tuple[str, ...]:
@@ -76,7 +90,7 @@ def project_names(path: Path | str) -> tuple[str, ...]:
     file holds no project that can be read."""
     path = Path(path)
     text, form = _text_of(path)
-    reading = _read(text, str(path), form, {}, "")
+    reading = _Source(text, str(path), form, {}, "", {}).reading()
     if not reading.projects:
         raise ProjectError(str(path), reading.found.mistakes)
     return tuple(project.name for project in reading.projects)
@@ -103,9 +117,11 @@ def load_text(
     bindings: Bindings | None = None,
     expressions: ExpressionCheck | None = None,
     connectors: ConnectorCheck | None = None,
+    operators: OperatorCheck | None = None,
 ) -> LoadedProject:
     """Like `load_project`, for a text; `file` is what places call it."""
-    return _checked(text, file, _form(text), properties or {}, name, bindings or {}, expressions, connectors)
+    source = _Source(text, file, _form(text), properties or {}, name, bindings or {})
+    return _checked(source, Checks(expressions, connectors, operators))
 
 
 def _form(text: str) -> Form:
@@ -127,20 +143,50 @@ def _decoded(data: bytes, file: str) -> str:
         raise ProjectError(file, [mistake]) from None
 
 
-def _checked(
-    text: str,
-    file: str,
-    form: Form,
-    properties: Mapping[str, str],
-    name: str,
-    bindings: Bindings,
-    expressions: ExpressionCheck | None,
-    connectors: ConnectorCheck | None,
-) -> LoadedProject:
-    reading = _read(text, file, form, properties, name)
-    project, unreadable = _chosen(reading, file, name)
-    if bindings:
-        project = rebind(project, bindings)
+@dataclass(frozen=True)
+class _Source:
+    """A project's text, its form and file, and the arguments of `load_project`."""
+
+    text: str
+    file: str
+    form: Form
+    properties: Mapping[str, str]
+    name: str
+    bindings: Bindings
+
+    def reading(self, assumed: FieldType | None = None) -> Reading:
+        if self.form is Form.ESP_XML:
+            from hotspare.model.frontends.esp_xml import project as esp_xml
+
+            return esp_xml.read(self.text, self.file, self.properties, self.name, assumed)
+        from hotspare.model.frontends.yaml import project as yaml_project
+
+        return yaml_project.read(self.text, self.file, self.properties, assumed)
+
+
+def _checked(source: _Source, checks: Checks) -> LoadedProject:
+    reading = source.reading()
+    project, analysis, found = _analysed(source, reading, checks)
+    if reading.found.has_unread_type:
+        for mistake in _whatever_the_type(source, replace(checks, operators=None)):
+            found.keep(mistake)
+    if found:
+        raise ProjectError(project.name or source.file, found.mistakes)
+    return LoadedProject(project, resolved_from(project, analysis), found.warnings)
+
+
+def _whatever_the_type(source: _Source, checks: Checks) -> Set[Mistake]:
+    """Returns the mistakes that a project has whichever type the fields get whose types cannot be read. So windows behind such a
+    field are checked, and nothing is reported that the right type mends."""
+    found = (_analysed(source, source.reading(assumed), checks)[2].mistakes for assumed in FieldType)
+    return frozenset.intersection(*map(frozenset, found))
+
+
+def _analysed(source: _Source, reading: Reading, checks: Checks) -> tuple[Project, Analysis, Mistakes]:
+    """Returns the project as far as it could be read, what follows from it, and every mistake and warning."""
+    project, unreadable = _chosen(reading, source.file, source.name)
+    if source.bindings:
+        project = rebind(project, source.bindings)
     analysis = analyse(project, unreadable)
     found = Mistakes()
     for part in (reading.found, analysis.found):
@@ -148,21 +194,26 @@ def _checked(
             found.keep(mistake)
         for warning in part.warnings:
             found.keep_warning(warning)
-    for mistake in (*_in_expressions(analysis, expressions), *_in_connectors(analysis, connectors)):
+    mistaken: set[WindowId] = set()
+    for window_id, mistake in _in_expressions(analysis, checks.expressions):
+        mistaken.add(window_id)
+        found.keep(mistake)
+    for mistake in _in_connectors(analysis, checks.connectors):
         found.keep(mistake)
     if found:
-        raise ProjectError(project.name or file, found.mistakes)
-    return LoadedProject(project, resolved_from(project, analysis), found.warnings)
+        for mistake in _in_operators(project, analysis, reading.found.windows, mistaken, checks.operators):
+            found.keep(mistake)
+    return project, analysis, found
 
 
-def _in_expressions(analysis: Analysis, check: ExpressionCheck | None) -> Iterator[Mistake]:
+def _in_expressions(analysis: Analysis, check: ExpressionCheck | None) -> Iterator[tuple[WindowId, Mistake]]:
     """Also where other windows are mistaken: whatever has no input whose schema is not known."""
     if check is None:
         return
     for window_id in analysis.order:
         given = analysis.given[window_id]
         if all(each.schema is not None for each in given):
-            yield from check(window_id, analysis.windows[window_id], given)
+            yield from ((window_id, mistake) for mistake in check(window_id, analysis.windows[window_id], given))
 
 
 def _in_connectors(analysis: Analysis, check: ConnectorCheck | None) -> Iterator[Mistake]:
@@ -174,14 +225,21 @@ def _in_connectors(analysis: Analysis, check: ConnectorCheck | None) -> Iterator
             yield from check(connector, schema)
 
 
-def _read(text: str, file: str, form: Form, properties: Mapping[str, str], name: str) -> Reading:
-    if form is Form.ESP_XML:
-        from hotspare.model.frontends.esp_xml import project as esp_xml
-
-        return esp_xml.read(text, file, properties, name)
-    from hotspare.model.frontends.yaml import project as yaml_project
-
-    return yaml_project.read(text, file, properties)
+def _in_operators(
+    project: Project, analysis: Analysis, unread: Set[WindowId], mistaken: Collection[WindowId], check: OperatorCheck | None
+) -> Sequence[Mistake]:
+    """Returns the mistakes of windows that neither are wrong nor behind one that is: such a window may be wrong only because of the
+    other. A wrong expression, of a window in `mistaken`, changes no schema, so windows behind it are checked."""
+    if check is None:
+        return ()
+    sound: dict[WindowId, None] = {}
+    wrong = unread | analysis.found.windows
+    for window_id in analysis.order:
+        above = (*(source for source, _ in analysis.inputs[window_id]), *analysis.forwarded.get(window_id, ()))
+        if window_id not in wrong and window_id in analysis.schemas and all(each in sound for each in above):
+            sound[window_id] = None
+    streams = tuple(each for each in analysis.streams if each in sound)
+    return check(resolved_from(project, replace(analysis, order=list(sound), streams=streams)), mistaken)
 
 
 def _chosen(reading: Reading, file: str, name: str) -> tuple[Project, frozenset[WindowId]]:

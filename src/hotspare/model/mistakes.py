@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from hotspare.errors import Kind, Mistake, Place
+from hotspare.model.project import WindowId
+from hotspare.model.types import FieldType
 
 MISTAKES_MAX = 200
 """More are not kept: a text that is no project at all would otherwise drown its reader."""
@@ -21,17 +24,33 @@ NO_PROJECT = "is not a project"
 
 
 class Mistakes:
-    """Gathers mistakes and warnings in any order and gives them back in the order of the text, each once."""
+    """Gathers mistakes and warnings in any order and gives them back in the order of the text, each once. `windows`: those that
+    have a mistake; what depends on one of them may be wrong only because of it. `assumed`: the type of a field whose type cannot be
+    read; None: then its schema cannot be read either. `has_unread_type`: whether there is such a field."""
 
-    def __init__(self) -> None:
+    def __init__(self, assumed: FieldType | None = None) -> None:
+        self.assumed = assumed
+        self.has_unread_type = False
         self._mistakes: dict[Mistake, None] = {}
         self._warnings: dict[Mistake, None] = {}
+        self._about: tuple[WindowId, ...] = ()
+        self.windows: set[WindowId] = set()
+
+    @contextmanager
+    def about(self, *windows: WindowId) -> Iterator[None]:
+        """Adds the windows to `windows` if a mistake is added meanwhile."""
+        around, self._about = self._about, (*self._about, *windows)
+        try:
+            yield
+        finally:
+            self._about = around
 
     def add(self, place: Place, message: str, hint: str = "", kind: Kind | None = None) -> None:
         self.keep(Mistake(place, message, hint, kind))
 
     def keep(self, mistake: Mistake) -> None:
         """Adds a mistake that was found elsewhere."""
+        self.windows.update(self._about)
         if len(self._mistakes) < MISTAKES_MAX:
             self._mistakes[mistake] = None
 

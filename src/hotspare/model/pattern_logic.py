@@ -221,17 +221,35 @@ def is_guard(logic: Logic) -> bool:
     return isinstance(logic, Operation) and logic.operator is LogicOperator.NOTOCCUR and not logic.limit_us
 
 
-def open_us_max(logic: Logic) -> int | None:
-    """For how long it may be waited for; None where nothing ends that."""
+class Begun(Enum):
+    """The event that began a match, as seen from a part of its logic."""
+
+    BY_IT = "by it"
+    """The first event of the part, which does not wait for it."""
+    BEFORE = "before"
+    """An earlier one."""
+
+
+_BEGINS_WITH = (LogicOperator.FBY, LogicOperator.IS, LogicOperator.SEEN)
+"""Operators that the first event of their first operand begins."""
+
+
+def open_us_max(logic: Logic, *, after: Begun = Begun.BY_IT) -> int | None:
+    """Returns for how many microseconds a match may wait for the logic, None without bound."""
     if isinstance(logic, Event):
-        return None
-    spans = [open_us_max(operand) for operand in logic.operands]
+        return 0 if after is Begun.BY_IT else None
+    operator = logic.operator
+    if operator is LogicOperator.OR and after is Begun.BY_IT and all(open_us_max(each) == 0 for each in logic.operands):
+        return 0
+    operands = [each for each in logic.operands if operator is not LogicOperator.AND or not is_guard(each)]
+    spans = [
+        open_us_max(each, after=after if operator in _BEGINS_WITH and place == 0 and logic.count == 1 else Begun.BEFORE)
+        for place, each in enumerate(operands)
+    ]
     known = [span for span in spans if span is not None]
     inner: int | None = None
-    if logic.operator is LogicOperator.AND:
-        inner = min(known, default=None)
-    elif len(known) == len(spans):
-        inner = sum(known) if logic.operator is LogicOperator.FBY else max(known)
+    if len(known) == len(spans):  # in an and, an operand that is complete lets the others wait on
+        inner = sum(known) if operator is LogicOperator.FBY else max(known, default=None)
     limits = [each for each in (logic.limit_us or None, inner) if each is not None]
     return min(limits, default=None)
 

@@ -16,6 +16,8 @@ from hotspare.model.project import NOWHERE, Expression, Window
 from hotspare.model.types import TIME_TYPES, FieldType, Schema
 from hotspare.model.window_rules import check_expression
 
+UNREAD = ""
+"""The event of an output that cannot be read, which is reported where it is read."""
 EVENTS_MAX = 60
 """Limit on events of interest of one pattern."""
 KEY_TYPES = (FieldType.INT64, FieldType.STRING)
@@ -187,6 +189,8 @@ def _check_outputs(window: Window, pattern: WindowPattern, label: str, given: Ma
     place = _place(pattern.place, window)
     for output in pattern.outputs:
         at = _place(output.place, window)
+        if output.event == UNREAD:
+            continue
         if output.expression is not None:
             check_expression(window, output.expression, found)
         event = events.get(output.event)

@@ -7,13 +7,12 @@ else: a law shows it of those that say so (`WindowType.of_recent_input`).
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from hotspare.model.durations import format_duration
-from hotspare.model.project import AS_MADE, AcceptedOpcodes, Emit, WindowId
+from hotspare.model.project import AS_MADE, AcceptedOpcodes, Emit
 from hotspare.model.resolve import Resolved
-from hotspare.model.retention_needs import state_bound
+from hotspare.model.retention_needs import Keeping, state_bound
 from hotspare.model.windows.registry import type_of
 
 TICK_GAP_US = 2_000_000
@@ -38,7 +37,7 @@ class RecentInput:
         return f"an engine can make it from the newest {format_duration(self.span_us)} of the input (hotspare run --join recent)"
 
 
-def recent_input(resolved: Resolved, keeping: Collection[WindowId]) -> RecentInput:
+def recent_input(resolved: Resolved, keeping: Keeping) -> RecentInput:
     bound = state_bound(resolved, keeping)
     found = [f"window {need.window} {need.what}" for need in bound.unbounded]
     found += [f"window {need.window} {need.what}, which need not come on with the topic's" for need in bound.by_fields]

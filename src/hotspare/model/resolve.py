@@ -93,7 +93,7 @@ def resolve(project: Project) -> Resolved:
 
 
 def resolved_from(project: Project, analysis: Analysis) -> Resolved:
-    """`analysis` is that of `project` and found no mistake."""
+    """`analysis` is that of `project`, and found no mistake about the windows in its order."""
     idle_us: dict[WindowId, int] = {}
     for i in analysis.order:
         own = type_of(analysis.windows[i]).idle_us(analysis.windows[i])

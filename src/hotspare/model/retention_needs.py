@@ -7,19 +7,29 @@ windows remember. Time by a field of the events is taken to run as the bus's clo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from hotspare.model.durations import format_duration
 from hotspare.model.project import WindowId
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolve import Resolved, ResolvedWindow
 from hotspare.model.windows.contract import Memory as Memory
 from hotspare.model.windows.contract import Remembered
 from hotspare.model.windows.registry import type_of
 
 _FOR_EVER = "keeps its rows for ever"
+_RETENTION = "retention: {bytime_sliding: 1 hour}"
 _HOLDS = "holds what it puts out until the next pulse"
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Facts of a plan's windows about rows. `rows`: those that remember rows. `inserting`: those whose outputs are inserts
+    alone, so that rows behind them are never evicted with theirs."""
+
+    rows: frozenset[WindowId]
+    inserting: frozenset[WindowId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +42,8 @@ class Need:
     extent: int
     what: str
     by_field: str = ""
-    """As `Remembered`."""
+    remedy: str = ""
+    """Both as `Remembered`."""
 
 
 class Severity(Enum):
@@ -68,33 +79,57 @@ class SnapshotReach:
         return (self.kept + 1) * (self.interval_ms or 0)
 
 
-def retention_needs(resolved: Resolved, keeping: Collection[WindowId]) -> tuple[Need, ...]:
-    """What each window asks of the topics that its events come from, in order of evaluation. Stateless windows ask nothing.
+def retention_needs(resolved: Resolved, keeping: Keeping) -> tuple[Need, ...]:
+    """Returns the needs of all windows, in order of evaluation. A stateless window has none.
 
-    `keeping`: the windows that remember rows (`engine.plan.Plan.keeping`).
+    `keeping` is that of the project's plan.
     """
     sources_of: dict[WindowId, tuple[WindowId, ...]] = {}
-    bounded: dict[WindowId, bool] = {}
+    evicting: set[WindowId] = set()
+    """The windows that take back every row that they emit."""
     needs: list[Need] = []
     for window in resolved.windows:
         above = window.above
         own = () if window.inputs else (window.id,)
         sources = tuple(dict.fromkeys((*own, *(source for each in above for source in sources_of[each]))))
-        keeps = window.id in keeping
+        keeps = window.id in keeping.rows
         remembered = list(type_of(window.window).remembered(window.window))
         if held_us := window.window.emission.held_us(resolved.project.heartbeat_interval_us):
             remembered.append(Remembered(Memory.TIME, held_us, _HOLDS))
         forgets = list(type_of(window.window).forgets(window.window)) if keeps else []
-        bounded[window.id] = bool(forgets) or (bool(window.inputs) and all(bounded[each] for each in above))
-        if keeps and not bounded[window.id]:
-            forgets.append(Remembered(Memory.EVERYTHING, 0, _FOR_EVER))
+        is_bounded = bool(forgets) or (bool(window.inputs) and evicting.issuperset(above))
+        if is_bounded and window.id not in keeping.inserting:
+            evicting.add(window.id)
+        if keeps and not is_bounded:
+            remedy = _remedy(resolved, window, [each for each in above if each not in evicting], keeping)
+            forgets.append(Remembered(Memory.EVERYTHING, 0, _FOR_EVER, remedy=remedy))
         needs += [
-            Need(source, window.id, each.memory, each.extent, each.what, each.by_field)
+            Need(source, window.id, each.memory, each.extent, each.what, each.by_field, each.remedy)
             for source in sources
             for each in (*remembered, *forgets)
         ]
         sources_of[window.id] = sources
     return tuple(needs)
+
+
+def _remedy(resolved: Resolved, window: ResolvedWindow, unbounded: Sequence[WindowId], keeping: Keeping) -> str:
+    """Returns what evicts the rows of a window that keeps them for ever. `unbounded`: its inputs that do not evict all theirs."""
+    if getattr(window.window, "retention", None) is not None:
+        return "leave `by` out of its retention"
+    if _takes_retention(window):
+        found, takes_inserts = f"add {_RETENTION}", keeping.inserting.issuperset(window.above or (window.id,))
+    else:
+        own = [str(each) for each in unbounded if each in keeping.rows and _takes_retention(resolved.window(each))]
+        others = [str(each) for each in unbounded if str(each) not in own]
+        ways = [f"add {_RETENTION} to {' and to '.join(own)}"] if own else []
+        ways += [f"put a copy window with {_RETENTION} between it and {' and between it and '.join(others)}"] if others else []
+        found, takes_inserts = ", and ".join(ways), keeping.inserting.issuperset(window.above)
+    has_choice = takes_inserts and not type_of(window.window).needs_rows
+    return f"{found}, or keep none with index: empty" if has_choice else found
+
+
+def _takes_retention(window: ResolvedWindow) -> bool:
+    return "retention" in type_of(window.window).yaml_keys and getattr(window.window, "retention", None) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +143,8 @@ class StateBound:
     by_fields: tuple[Need, ...] = ()
 
     def __str__(self) -> str:
-        if growing := [need for need in self.unbounded if need.what == _FOR_EVER]:
-            return "\n".join(f"window {need.window}: rows are never evicted; {_remedy(need)}" for need in growing)
+        if growing := [need for need in self.unbounded if need.remedy]:
+            return "\n".join(f"window {need.window} {need.what}: {need.remedy}" for need in growing)
         if self.unbounded:
             what = "; ".join(f"window {need.window} {need.what}" for need in self.unbounded)
             return f"every window with rows evicts them, but the state is not made of recent input alone: {what}"
@@ -118,12 +153,7 @@ class StateBound:
         return "there is no state but how far the input is read"
 
 
-def _remedy(need: Need) -> str:
-    where = "" if need.source == need.window else " to a source or copy window ahead of it"
-    return f"add retention{where}, as retention: {{bytime_sliding: 1 hour}}, or keep none with index: empty"
-
-
-def state_bound(resolved: Resolved, keeping: Collection[WindowId]) -> StateBound:
+def state_bound(resolved: Resolved, keeping: Keeping) -> StateBound:
     """What a window remembers of its inputs counts from what these themselves remember: spans add up along the way of the data."""
     needs: dict[WindowId, dict[str, Need]] = {}
     for need in retention_needs(resolved, keeping):
@@ -132,7 +162,7 @@ def state_bound(resolved: Resolved, keeping: Collection[WindowId]) -> StateBound
     unbounded: list[Need] = []
     for window in resolved.windows:
         mine = needs.get(window.id, {}).values()
-        unbounded += [need for need in mine if need.memory is not Memory.TIME][:1]
+        unbounded += sorted((need for need in mine if need.memory is not Memory.TIME), key=lambda need: not need.remedy)[:1]
         own = max((need.extent for need in mine if need.memory is Memory.TIME and need.what != _HOLDS), default=0)
         own += sum(need.extent for need in mine if need.what == _HOLDS)
         spans[window.id] = own + max((spans[each] for each in window.above), default=0)
@@ -141,7 +171,7 @@ def state_bound(resolved: Resolved, keeping: Collection[WindowId]) -> StateBound
 
 
 def check_retention(
-    resolved: Resolved, keeping: Collection[WindowId], retention_ms: Mapping[WindowId, int], snapshots: SnapshotReach
+    resolved: Resolved, keeping: Keeping, retention_ms: Mapping[WindowId, int], snapshots: SnapshotReach
 ) -> tuple[Finding, ...]:
     """What is to be said of topics that forget messages after `retention_ms`, by source window; others forget nothing."""
     needs = retention_needs(resolved, keeping)

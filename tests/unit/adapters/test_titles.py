@@ -105,7 +105,7 @@ def test_columns_are_moved_at_once_as_one_by_one(title: str, rows: list[list[byt
 
 
 def test_a_plain_file_needs_a_schema_and_is_csv() -> None:
-    with pytest.raises(UsageError, match="needs the window's schema"):
+    with pytest.raises(UsageError, match="no engine has described the window"):
         RowForm(plain=GENERATED)
     with pytest.raises(UsageError, match="events in json name their fields"):
         RowForm(schema=SCHEMA, plain=GENERATED, format=FileFormat.JSON)

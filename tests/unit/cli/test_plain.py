@@ -116,7 +116,10 @@ def test_a_file_without_rows_has_its_titles(folder: Path) -> None:
         ),
         (("replay", "login.yaml", "--plain", "--header", "1", "--in", "security/attempts=logins.csv"), "--header with --plain"),
         (("replay", "login.yaml", "--in", "attempts=logins.csv"), "'attempts=logins.csv': not of the form CQ/WINDOW=FILE"),
-        (("publish", "--plain", "--window", "login/security/attempts", "logins.csv"), "needs the window's schema"),
+        (
+            ("publish", "--plain", "--window", "login/security/attempts", "logins.csv"),
+            "no engine of window login/security/attempts has started here",
+        ),
         (
             ("publish", "--plain", "--addcsvopcode", *WITH_PROJECT, "logins.csv"),
             "--addcsvopcode with --plain",

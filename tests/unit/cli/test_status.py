@@ -14,10 +14,11 @@ import pytest
 
 from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progress
 from hotspare.bus.open import open_bus
+from hotspare.cli.looking.details import details, store_lines
 from hotspare.cli.looking.screen import screen
 from hotspare.cli.shared.existing import existing_snapshots
 from hotspare.cli.shared.group_report import GroupSources, report
-from hotspare.cli.status import known_groups, open_sources, store_lines
+from hotspare.cli.status import known_groups, open_sources
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.open import default_coordination_url, open_coordination
@@ -64,6 +65,7 @@ def member(engine: str, role: str, process_id: int, space: str = "") -> Member:
         "bad_events": json.dumps([["q/sums", "expression", 3], ["", "utf8", 1]]) if role == "active" else "[]",
         "snapshots_refused": json.dumps(["snapshot s0 cannot be used"]) if role == "active" else "[]",
         "trouble": "bus b.db cannot be used now: disk is full" if role == "active" else "",
+        "trouble_age_ms": "20900",
     }
     return Member(
         engine=engine,
@@ -234,7 +236,7 @@ def test_status_and_topics_as_commands(bus_url: str, tmp_path: Path) -> None:
         "not heard of since",
         "was standby",
         "127.0.0.1:1",
-        "-30",
+        "30 ms behind",
         "q/orders/in",
         "in 2 s",
         "expression",
@@ -255,7 +257,7 @@ def test_status_and_topics_as_commands(bus_url: str, tmp_path: Path) -> None:
 SCREEN = """
 p.shop, epoch 1
 ! there is no spare
-! e1: bus b.db cannot be used now: disk is full
+! e1, 20 s ago: bus b.db cannot be used now: disk is full
 ! e1: no input for 2 s, though some is there
 ! e1: snapshot s0 cannot be used
 ! connector q/orders/in failed, next try in 1 s: file in.csv
@@ -277,6 +279,21 @@ def test_a_screen_of_60_columns_tells_what_is_wrong_first(sources: GroupSources)
     lines = list(screen(document, NOW_US, 60))
     assert lines == SCREEN.strip().splitlines()
     assert max(map(len, lines)) <= 60
+
+
+@pytest.mark.usefixtures("_now")
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_details_fit_any_width_and_stand_in_a_block_for_each_engine(sources: GroupSources, columns: int) -> None:
+    (group,) = report(sources)["groups"]
+    group["engines"][0]["connectors"][0]["last_error"] = "file in.csv cannot be read, " * 9
+    lines = list(details(group, columns))
+    assert max(map(len, lines)) <= columns
+    assert [line for line in lines if line.startswith("engine ")] == ["engine e1", "engine e2"]
+    blocks = " ".join(" ".join(lines).split()).split("engine e")
+    assert "lag 2 messages held 2 outputs, 640 bytes note no input for 2.5 s" in blocks[1]
+    assert "20 s ago: bus b.db cannot be used now: disk is full" in blocks[1]
+    assert f"{INBOUND.topic}/0: next 4, end 6, lag 2, clock 30 ms behind the bus's" in blocks[1]
+    assert "stream q/sums: sequence 9, committed 7, held 2, digest 00000000000000ff" in blocks[2]
 
 
 def test_a_spare_that_starts_is_no_spare_yet(sources: GroupSources) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,10 @@ from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progres
 from hotspare.bus.naming import bad_topic
 from hotspare.bus.open import open_bus
 from hotspare.bus.sqlite import SqliteBus
+from hotspare.coordination.contract import Member
+from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.host.starting import STARTING
+from hotspare.processes import process_space, process_start
 from hotspare.testing.cluster import command
 from tests.unit.cli.running import TIMEOUT_S, hotspare_here
 from tests.unit.cli.shop import open_shop
@@ -59,6 +65,25 @@ def test_an_unknown_project_is_refused_unless_its_topic_is_asked_for(bus_url: st
     assert "no engine of window shpo/q/orders has started here" in done.stderr
     assert f"windows under prefix hotspare: {'shop/q/orders' if has_engine else 'none'}" in done.stderr
     assert "`hotspare publish --create`" in done.stderr
+
+
+def test_an_engine_that_is_starting_is_told_before_what_the_rows_need(bus_url: str, rows: Path) -> None:
+    process = (os.getpid(), process_start(os.getpid()), "here")
+    engine = Member("e1", "", *process, "", "", "", "", {}, {STARTING: "Spark"}, process_space=process_space())
+    with closing(open_coordination(default_coordination_url(bus_url))) as coordination:
+        coordination.join("hotspare.shop", engine)
+    done = hotspare_here("publish", rows, "--plain", "--bus", bus_url, "--window", "shop/q/orders")
+    assert done.returncode == 2
+    assert "an engine of window shop/q/orders is starting: topic hotspare.shop.q.orders.I does not exist yet" in done.stderr
+    assert "e1: Spark" in done.stderr
+
+
+def test_a_topic_without_a_description_is_told_before_what_the_rows_need(bus_url: str, rows: Path) -> None:
+    with closing(open_bus(bus_url)) as bus:
+        bus.create_topic("hotspare.shop.q.orders.I")
+    done = hotspare_here("publish", rows, "--plain", "--bus", bus_url, "--window", "shop/q/orders")
+    assert done.returncode == 2
+    assert "no engine has described the window yet" in done.stderr
 
 
 def test_a_topic_that_no_engine_reads_is_told(bus_url: str, rows: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.engine.expressions.windows import expression_mistakes
+from hotspare.engine.plan import operator_mistakes
 from hotspare.errors import Mistake, ProjectError
 from hotspare.model.frontends.esp_xml import project as esp_xml
 from hotspare.model.frontends.yaml import project as yaml_project
@@ -56,9 +57,47 @@ queries:
 """
 
 
+PLAN = """
+project: p
+queries:
+  q:
+    windows:
+      s: {type: source, schema: 'id*:int64,x:int32,t:string'}
+      wrong:
+        type: copy
+        retention: {bytime_sliding: 5 sek}    # !!
+      behind: {type: filter, index: empty, condition: x > 1}
+      typo: {type: filter, condition: y > 1}  # !!
+      events:
+        type: pattern
+        index: empty
+        schema: 'n*:int64,first:string,last:string'
+        patterns:
+          two:
+            events:
+              a: {source: s, condition: u > 1}  # !!
+              b: {source: s, condition: x < 1}
+            logic: fby{1 minute}(a, b)
+            outputs:
+              first: {a: nosuch(t)}           # !!
+              last: b.t
+      after_typo:
+        type: pattern
+        index: empty
+        schema: 'n*:int64,id:int64'
+        patterns:
+          one:
+            events:
+              a: {source: typo, condition: u > 1}  # !!
+            logic: a
+            outputs: {id: a.id}
+    edges: [s -> wrong -> behind, s -> typo, s -> events, typo -> after_typo]
+"""
+
+
 def mistakes(text: str) -> tuple[Mistake, ...]:
     with pytest.raises(ProjectError) as raised:
-        load_text(text, "p", expressions=expression_mistakes)
+        load_text(text, "p", expressions=expression_mistakes, operators=operator_mistakes)
     return raised.value.mistakes
 
 
@@ -78,6 +117,34 @@ def test_every_mistake_is_found_in_one_pass_at_its_line_with_a_hint() -> None:
         "unknown function",
     ):
         assert any(text in m.message for m in found), text
+
+
+def test_mistakes_that_only_compiling_shows_come_in_the_same_pass_and_none_follows_from_another() -> None:
+    """`behind` computes from updates, which the window before it may yet resolve."""
+    found = mistakes(PLAN)
+    assert [m.place.line for m in found] == marked_lines(PLAN), [str(m) for m in found]
+
+
+UNTYPED = """
+project: p
+queries:
+  q:
+    windows:
+      s: {type: source, schema: 'id*:int64,x:flaot,t:string'}   # !!
+      wrong: {type: filter, index: empty, condition: nosuch > x}  # !!
+      right: {type: filter, index: empty, condition: x > 1 or t = 'a'}
+      text: {type: filter, index: empty, condition: length(x) > 1}
+      c: {type: compute, index: empty, schema: 'id*:int64,x:double', outputs: {x: x + t}}
+      passed: {type: compute, index: empty, schema: 'id*:int64,x:double,z:int64', outputs: {x: x}}  # !!
+      pair: {type: union, index: empty}
+      typed: {type: source, schema: 'id*:int64,x:double,t:string'}
+    edges: [s -> wrong, s -> right, s -> text, s -> c, s -> passed, s -> pair, typed -> pair]
+"""
+
+
+def test_windows_behind_a_field_of_an_unknown_type_are_checked_for_what_no_type_mends() -> None:
+    found = mistakes(UNTYPED)
+    assert [m.place.line for m in found] == marked_lines(UNTYPED), [str(m) for m in found]
 
 
 def test_calculate_is_blamed_at_its_lines_in_xml_too() -> None:

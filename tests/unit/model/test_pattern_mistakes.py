@@ -85,6 +85,17 @@ def test_a_mistake_has_a_place_and_a_hint(before: str, after: str, message: str,
     assert any(message in said and hint in way for said, way in found), found
 
 
+@pytest.mark.parametrize("output", ["[low]", "low", "''", ".symbol", "{'': symbol}"])
+def test_an_output_that_is_no_field_of_an_event_is_one_mistake(output: str) -> None:
+    found = mistakes(PROJECT.replace("low.symbol", output))
+    assert found == [("output symbol is no field of an event", "write event.field, or {event: expression}")]
+
+
+def test_an_output_in_xml_without_an_event_is_one_mistake() -> None:
+    found = mistakes(esp_xml.dump(yaml_project.load(PROJECT)).replace(' node="low"', "", 1))
+    assert [message for message, _ in found] == ["a <field-selection> names no event of interest"]
+
+
 def test_patterns_of_one_window_tell_time_alike() -> None:
     second = PROJECT.replace(
         "    edges:",
@@ -110,12 +121,19 @@ def test_the_logic_is_read_as_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("logic", "seconds"),
     [
-        ("a", None),
+        ("a", 0),
+        ("or(a, b)", 0),
+        ("fby(a, b)", None),
         ("fby{5 seconds}(a, b)", 5),
-        ("fby(seen{2 seconds}(a), notoccur{3 seconds}(b))", 5),
-        ("and(seen{2 seconds}(a), b)", 2),
-        ("or(seen{2 seconds}(a), b)", None),
-        ("or{9 seconds}(seen{2 seconds}(a), b)", 9),
+        ("fby{10 seconds}(a, notoccur(b))", 10),
+        ("fby(a, seen{2 seconds}(b))", 2),
+        ("fby(seen:2(a), seen{2 seconds}(b))", None),
+        ("fby(seen{2 seconds}(a), notoccur{3 seconds}(b))", 3),
+        ("fby(seen:2{2 seconds}(a), notoccur{3 seconds}(b))", 5),
+        ("and(seen{2 seconds}(a), b)", None),
+        ("and(seen{2 seconds}(a), seen:3{3 seconds}(b), notoccur(c))", 3),
+        ("or(seen:2{2 seconds}(a), b)", None),
+        ("or{9 seconds}(seen:2{2 seconds}(a), b)", 9),
     ],
 )
 def test_how_long_a_match_may_be_open(logic: str, seconds: int | None) -> None:

@@ -10,6 +10,7 @@ from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.model.retention_needs import (
     Finding,
+    Keeping,
     Memory,
     Severity,
     SnapshotReach,
@@ -37,7 +38,7 @@ SOURCE = WindowId("cq", "incoming")
 EVERY_5_S = SnapshotReach(5_000, 3)
 
 
-def keeping(resolved: Resolved) -> frozenset[WindowId]:
+def keeping(resolved: Resolved) -> Keeping:
     return compile_plan(resolved).keeping
 
 
@@ -200,6 +201,23 @@ queries:
     return str(state_bound(resolved, keeping(resolved)))
 
 
+RETENTION = "retention: {bytime_sliding: 1 hour}"
+ADD, COPY, EMPTY = f"add {RETENTION}", f"put a copy window with {RETENTION}", "or keep none with index: empty"
+FOR_EVER = "keeps its rows for ever"
+Y = "      y: {type: compute, schema: 'id*:int64,y:double', outputs: {y: x}}\n"
+BY_GROUPS = "      of: {type: copy, retention: {bycount_sliding: 7, by: [x]}}\n"
+TABLE = '      t: {type: source, opcodes: any, schema: "id*:int64,x:double"}\n'
+PATTERN = """      p:
+        type: pattern
+        schema: "n*:int64,id:int64"
+        patterns:
+          m: {events: {o: {source: s}, p: {source: s, condition: x > 1}}, logic: LOGIC, outputs: {id: o.id}}
+"""
+BOUNDED, ENDLESS = (PATTERN.replace("LOGIC", f"'{each}'") for each in ("fby{10 seconds}(o, notoccur(p))", "fby(o, p)"))
+WIDE = """      g: {type: source, schema: "id*:int64,g:string,x:double"}
+      w: {type: transpose, mode: wide, tag: g, tags: [a], values: [x], index: empty}
+"""
+FOUND = '      found: {type: aggregate, schema: "id*:int64,n:int64", outputs: {n: ESP_aCount()}}\n'
 HOUR = "      hour: {type: copy, retention: {bytime_sliding: 1 hour}, pulse: 30 minutes}\n"
 NEWER = "      newer: {type: copy, retention: {bytime_sliding: 10 minutes}}\n"
 SUMS = '      sums: {type: aggregate, schema: "x*:double,n:int64", outputs: {n: ESP_aCount()}}\n'
@@ -215,8 +233,23 @@ LUA = '      lua: {type: lua, index: empty, schema: "id*:int64,x:double", events
         (
             NEWER + SUMS,
             "s -> newer, s -> sums",
-            "window q/sums: rows are never evicted; add retention to a source or copy window ahead of it, as "
-            "retention: {bytime_sliding: 1 hour}, or keep none with index: empty",
+            f"window q/sums {FOR_EVER}: {COPY} between it and q/s",
+        ),
+        (TABLE + SUMS, "t -> sums", f"window q/t {FOR_EVER}: {ADD}\nwindow q/sums {FOR_EVER}: {ADD} to q/t"),
+        ("      all: {type: copy}\n", "s -> all", f"window q/all {FOR_EVER}: {ADD}, {EMPTY}"),
+        (Y, "s -> y", f"window q/y {FOR_EVER}: {COPY} between it and q/s, {EMPTY}"),
+        (BY_GROUPS, "s -> of", f"window q/of {FOR_EVER}: leave `by` out of its retention"),
+        (BOUNDED, "s -> p", "the state is bounded by time: it is made of the newest 10 seconds of the input"),
+        (
+            ENDLESS,
+            "s -> p",
+            "window q/p waits without end for matches of its pattern m: give its logic a limit, as in fby{1 minute}(a, b)",
+        ),
+        (WIDE, "g -> w", "window q/w keeps the newest values of each group: give it clear_timeout: 1 hour"),
+        (
+            HOUR + BOUNDED.replace("source: s", "source: hour") + FOUND,
+            "s -> hour -> p -> found",
+            f"window q/found {FOR_EVER}: {COPY} between it and q/p",
         ),
         (
             "      new: {type: copy, retention: {bycount_sliding: 9}}\n      n: {type: counter}\n",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hotspare.cli.looking.details import memory_text
 from hotspare.cli.shared.values import memory_bytes
-from hotspare.cli.status import memory_lines
 from hotspare.errors import ProjectError, UsageError
 from hotspare.model.fingerprint import project_hash
 from hotspare.model.frontends.esp_xml.text import dump as to_xml
@@ -70,5 +70,4 @@ def test_groups_of_a_process_share_its_budget(tmp_path: Path) -> None:
 
 
 def test_status_shows_the_memory_of_engines_that_have_a_budget() -> None:
-    engines = [{"engine": "e1", "memory": {"budget": 512 << 20, "may_leave": 3 << 20}}, {"engine": "e2", "memory": {}}]
-    assert memory_lines({"engines": engines}) == ["memory of engine e1: budget 512 MiB, may leave 3 MiB"]
+    assert memory_text({"memory": {"budget": 512 << 20, "may_leave": 3 << 20}}) == "budget 512 MiB, may leave 3 MiB"

@@ -110,8 +110,9 @@ class RowForm:
         is_by_schema = self.key is KeyPresence.ABSENT or has_times or self.plain is not None
         if self.schema is None and (is_by_schema or is_named or is_rewritten_json):
             raise UsageError(
-                "titles, a missing key column, a date format, a unit of stamps, or a format but CSV needs the window's schema",
-                hint="name the project's file with --project",
+                "no engine has described the window yet: it is starting, or none was started",
+                detail="titles, a missing key column, a date format, a unit of stamps, or a format but CSV needs its schema",
+                hint="wait until `hotspare status` shows an active engine, or name the project's file with --project",
             )
         if has_times and self.format is FileFormat.BINARY:
             raise UsageError("times of binary blocks have a type and no text", hint="leave dateformat and stampformat out")

@@ -51,6 +51,18 @@ def snapshot_failed(engine: Document) -> str:
     return f"{engine['engine']} goes on without a new snapshot: {engine['snapshot_failure']}"
 
 
+def bad_count(counted: Document) -> str:
+    """Returns where and why events were bad, and how many: `of q/sums: 3 expression`."""
+    where = f"of {counted['window']}" if counted["window"] else "before any window"
+    return f"{where}: {counted['count']} {counted['reason']}"
+
+
+def ago(engine: Document) -> str:
+    """Returns how long ago the trouble of an engine was, with a colon: `20 s ago: `."""
+    age_ms = engine["trouble_age_ms"]
+    return "within the last minute: " if age_ms is None else f"{_span(age_ms // 1000)} ago: "
+
+
 def switchover_asked(group: Document) -> list[str]:
     """Returns a line about the pending request for a switch-over, if there is one."""
     to = group["switchover_asked"]
@@ -79,7 +91,7 @@ def _troubles(group: Document) -> Iterator[str]:
 def _troubles_of(engine: Document) -> Iterator[str]:
     name = engine["engine"]
     if engine["trouble"]:
-        yield f"{name}: {engine['trouble']}"
+        yield f"{name}, {ago(engine)}{engine['trouble']}"
     if engine["stalled_ms"]:
         yield f"{name}: no input for {_span(engine['stalled_ms'] // 1000)}, though some is there"
     for stream, why in engine["oversized"].items():
@@ -94,8 +106,7 @@ def _troubles_of(engine: Document) -> Iterator[str]:
             yield f"connector {each['connector']} {each['state']}{again}: {each['last_error']}"
     if engine["role"] == "active":
         for each in engine["bad_events"]:
-            where = f"of {each['window']}" if each["window"] else "before any window"
-            yield f"bad events {where}: {each['count']} {each['reason']}"
+            yield f"bad events {bad_count(each)}"
 
 
 def _engines(group: Document, now_us: int) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,8 @@ class Target:
     """`window` is `PROJECT/CQ/WINDOW` or an adapter URL; `format` that of a socket's lines.
 
     `partition`: to which all rows go; None: each to where it belongs by the field `partition_by`. `missing` says what is done about
-    a topic that does not exist; one that is created gets `shards` partitions.
+    a topic that does not exist; one that is created gets `shards` partitions. `coordination_url`: that of the engines;
+    "" for the default of the bus.
     """
 
     bus_url: str
@@ -38,17 +40,30 @@ class Target:
     shards: int = 1
     partition_by: str = ""
     missing: MissingTopic = MissingTopic.REFUSE
+    coordination_url: str = ""
 
 
 def inbound_place(bus: Bus, target: Target, schema: Schema | None) -> tuple[Partition, RowRouting | None]:
     """Where rows go, on a topic that exists from now on: to this partition, or each where the routing says."""
     from hotspare.bus.contract import Partition
+
+    topic = _topic(target)
+    count = _make_topic(bus, topic, target)
+    return Partition(topic, target.partition or 0), _routing(target, schema, topic, count)
+
+
+def refuse_missing(bus: Bus, target: Target) -> None:
+    """Raises UsageError if the topic does not exist and is not to be created: no engine of the window has started."""
+    topic = _topic(target)
+    if target.missing is MissingTopic.REFUSE and topic not in bus.topics():
+        raise _unknown(bus, topic, target)
+
+
+def _topic(target: Target) -> str:
     from hotspare.bus.naming import checked_prefix, inbound_topic
 
     path = window_path(target.window)
-    topic = inbound_topic(checked_prefix(target.prefix), path.project, path.query, path.window)
-    count = _make_topic(bus, topic, target)
-    return Partition(topic, target.partition or 0), _routing(target, schema, topic, count)
+    return inbound_topic(checked_prefix(target.prefix), path.project, path.query, path.window)
 
 
 def _make_topic(bus: Bus, topic: str, target: Target) -> int:
@@ -78,6 +93,12 @@ def _unknown(bus: Bus, topic: str, target: Target) -> UsageError:
     """Returns the refusal of a topic that does not exist, with the windows that can be published to under this prefix."""
     from hotspare.errors import UsageError
 
+    if starting := _starting(target):
+        return UsageError(
+            f"an engine of window {target.window} is starting: topic {topic} does not exist yet",
+            detail=", ".join(f"{engine}: {phase}" for engine, phase in starting.items()),
+            hint="publish again when `hotspare status` shows an active engine",
+        )
     start, end = f"{target.prefix}.", ".I"
     here = [name[len(start) : -len(end)] for name in sorted(bus.topics()) if name.startswith(start) and name.endswith(end)]
     windows = [name.replace(".", "/") for name in here if name.count(".") == 2]
@@ -87,6 +108,22 @@ def _unknown(bus: Bus, topic: str, target: Target) -> UsageError:
         detail=f"windows under prefix {target.prefix}: {', '.join(windows) or 'none'}",
         hint=hint,
     )
+
+
+def _starting(target: Target) -> dict[str, str]:
+    """Returns the engines of the window's project that are starting, and in which phase; none if nothing says where to ask."""
+    from hotspare.bus.naming import group_name, whole_group
+    from hotspare.cli.shared.existing import existing_coordination
+    from hotspare.cli.shared.group_report import is_running
+    from hotspare.errors import HotspareError
+    from hotspare.host.starting import STARTING
+
+    whole = group_name(target.prefix, window_path(target.window).project)
+    with contextlib.suppress(HotspareError), contextlib.ExitStack() as stack:
+        service = existing_coordination(stack, target.coordination_url, target.bus_url)
+        members = [each for group in service.groups() if whole_group(group) == whole for each in service.members(group)]
+        return {each.engine: each.detail[STARTING] for each in members if STARTING in each.detail and is_running(each) is not False}
+    return {}
 
 
 def _routing(target: Target, schema: Schema | None, topic: str, count: int) -> RowRouting | None:

@@ -80,6 +80,8 @@ class Operator(ABC):
     needs_rows: bool = False
     """Whether it cannot begin empty where rows stand ahead of it: it keeps none of its own, and a change of one of these would take
     back what was never added."""
+    other_memory: frozenset[str] = frozenset()
+    """Parts of the page that hold no rows of the window or its inputs: what `WindowType.remembered` accounts for."""
     pairs_evictions: bool = False
     """Whether it takes the delete of an evicted row together with the row behind it, so the two must come in one chunk."""
 

@@ -92,6 +92,8 @@ class Met:
 
 
 class GeofenceOperator(Operator):
+    other_memory = frozenset({GEOMETRIES, CELLS})
+
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
         self._declared = declared = cast(GeofenceWindow, window.window)

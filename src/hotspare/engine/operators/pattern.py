@@ -81,6 +81,7 @@ class PatternWork:
 
 class PatternOperator(Operator):
     leaving = DISTINCT
+    other_memory = frozenset({MATCHES})
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)

@@ -53,6 +53,8 @@ class _Work:
 
 
 class TransposeOperator(Operator):
+    other_memory = frozenset({GROUPS})
+
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
         declared = cast(TransposeWindow, window.window)

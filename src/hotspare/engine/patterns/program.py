@@ -139,24 +139,28 @@ def compile_patterns(
 
 def _compiled(pattern: WindowPattern, label: str, inputs: Sequence[tuple[str, Schema]], schema: Schema) -> _Compiled:
     logic = pattern.parsed
-    used = set(events_in(logic))
-    conditions = compile_conditions(_with_events(pattern, used), label, inputs)
-    bits = {event.name: bit for bit, event in enumerate(conditions.events)}
+    pattern = _with_events(pattern, set(events_in(logic)))
+    schemas = dict(inputs)
+    events = {event.name: (bit, schemas[event.source]) for bit, event in enumerate(pattern.events)}
     outputs: list[tuple[int, int, CompiledExpression, FieldType]] = []
     mistakes: list[Mistake] = []
     for each in pattern.outputs:
         at = schema.index[each.target]
-        if each.event not in bits:
+        if each.event not in events:
             message = f"{label}, output {each.target}: event {each.event} is not in the logic"
             mistakes.append(Mistake(each.place, message, "put out a field of an event that is"))
             continue
-        given = conditions.events[bits[each.event]].schema
+        bit, given = events[each.event]
         written = each.expression or Expression(f"${each.field_name}", Dialect.ESP, each.place)
         try:
             made = compile_assignment(written, given, schema.fields[at], label)
-            outputs.append((at, bits[each.event], made, schema.fields[at].type))
+            outputs.append((at, bit, made, schema.fields[at].type))
         except ProjectError as error:
             mistakes += error.mistakes
+    try:
+        conditions = compile_conditions(pattern, label, inputs)
+    except ProjectError as error:
+        raise ProjectError(label, [*mistakes, *error.mistakes]) from None
     if mistakes:
         raise ProjectError(label, mistakes)
     return _Compiled(pattern, conditions, logic, outputs, _keys(pattern, conditions, logic))

@@ -87,15 +87,17 @@ def parse_slot(text: str, place: Place, found: Mistakes) -> int:
 def field_type(
     text: str, name: str, place: Place, found: Mistakes, aliases: Mapping[str, FieldType] = _NO_ALIASES
 ) -> FieldType | None:
-    """Returns the type of this name, or of this one of `aliases`; None after a mistake."""
+    """Returns the type of this name, or of this one of `aliases`; after a mistake the type that `found` assumes."""
     written = "".join(text.split()) if _ARRAY.fullmatch(text.strip()) else text.strip()
     word = written.lower()
     if written not in FIELD_TYPES and word in aliases:
         return aliases[word]
-    if written not in FIELD_TYPES and word in _TYPE_HINTS:
-        found.add(place, f"type of field {name}: {written!r} does not exist", _TYPE_HINTS[word])
-        return None
-    return chosen(written, FIELD_TYPES, f"type of field {name}:", place, found)
+    if written in FIELD_TYPES:
+        return FIELD_TYPES[written]
+    hint = _TYPE_HINTS.get(word) or did_you_mean(written, FIELD_TYPES) or one_of(FIELD_TYPES)
+    found.add(place, f"type of field {name}: {written!r} does not exist", hint)
+    found.has_unread_type = True
+    return found.assumed
 
 
 def parse_schema(text: str, place: Place, found: Mistakes, aliases: Mapping[str, FieldType] = _NO_ALIASES) -> Schema | None:

@@ -47,6 +47,7 @@ class AggregateType(WindowType[AggregateWindow]):
     declared = AggregateWindow
     newness = Newness.EVENTS
     of_recent_input = True
+    needs_rows = True
     yaml_keys = ("outputs", "initialize")
     xml = window_shape("", "output expr-initialize")
     xml_elements: ClassVar[Mapping[str, ElementShape]] = FIELD_EXPRESSIONS

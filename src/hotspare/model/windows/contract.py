@@ -134,12 +134,14 @@ class Memory(Enum):
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """`extent` is microseconds for TIME, events for COUNT, else 0; `what` ends a sentence that the window begins. `by_field`: the
-    field whose time it is, "" for the time of the topics."""
+    field whose time it is, "" for the time of the topics. `remedy`: what to write so that it does not grow without bound, "" if
+    it does not."""
 
     memory: Memory
     extent: int
     what: str
     by_field: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,8 @@ class WindowType(ABC, Generic[W]):
     keeps_input: ClassVar[bool] = True
     """Whether rows of its input, or what is made of them, are in its index if it has one; else its index is of other rows."""
     newness: ClassVar[Newness] = Newness.NONE
+    needs_rows: ClassVar[bool] = False
+    """Whether it keeps rows whatever its index is."""
     passes_key: ClassVar[bool] = False
     """Whether its index, if it has one, goes by the key of its input: then an input must not insert a key twice."""
     of_recent_input: ClassVar[bool] = False

@@ -182,6 +182,7 @@ class JoinType(WindowType[JoinWindow]):
     declared = JoinWindow
     newness = Newness.KEYS
     of_recent_input = True
+    needs_rows = True
     inputs: ClassVar[Inputs] = Inputs(2, 2, frozenset({"", "left", "right"}), "a join reads exactly two: left and right")
     related_roles: ClassVar[frozenset[str]] = inputs.roles
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS

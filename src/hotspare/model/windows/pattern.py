@@ -27,6 +27,7 @@ from hotspare.model.pattern_logic import certain_events, limits_in, open_us_max
 from hotspare.model.patterns import (
     ACTIVITIES,
     AFTER_MATCH,
+    UNREAD,
     Activity,
     AfterMatch,
     EventOfInterest,
@@ -180,8 +181,6 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
 """
 
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> PatternWindow:
-        if "patterns" not in node.values:
-            values.found.add(node.place, f"pattern window {common['name']} has no patterns", "write patterns: {name: {...}}")
         found = [_yaml_pattern(values, name, each, common) for name, each in _mappings(values, node, "patterns").items()]
         return PatternWindow(**common, patterns=tuple(found), activity=_yaml_activity(values, node))
 
@@ -202,7 +201,7 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
 
     def check(self, window: PatternWindow, given: Sequence[Given], found: Mistakes) -> None:
         if not window.patterns:
-            found.add(window.place, f"window {window.name} has no patterns", "add one")
+            found.add(window.place, f"window {window.name} has no patterns", "write patterns: {name: {...}}")
         for name in repeated(pattern.name for pattern in window.patterns):
             found.add(window.place, f"window {window.name} has two patterns {name}", "give one of them another name")
         for name in repeated(each.name for each in given):
@@ -255,7 +254,8 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
             span_us = open_us_max(pattern.parsed)
             by = ", ".join(name for _, name in pattern.time_fields)
             if span_us is None:
-                yield Remembered(Memory.EVERYTHING, 0, f"waits without end for matches of its pattern {pattern.name}")
+                what = f"waits without end for matches of its pattern {pattern.name}"
+                yield Remembered(Memory.EVERYTHING, 0, what, remedy="give its logic a limit, as in fby{1 minute}(a, b)")
             else:
                 yield Remembered(Memory.TIME, span_us, f"waits for matches of its pattern {pattern.name}", by)
 
@@ -320,14 +320,15 @@ def _yaml_pattern(values: YamlValues, name: str, node: Entries, common: Mapping[
 
 def _yaml_output(values: YamlValues, target: str, node: Any) -> Selected:
     if isinstance(node, Text):
-        event, point, name = (part.strip() for part in node.value.partition("."))
-        if point and FIELD_NAME.fullmatch(name):
+        event, _, name = (part.strip() for part in node.value.partition("."))
+        if event and FIELD_NAME.fullmatch(name):
             return Selected(target, event, name, None, node.place)
     if isinstance(node, Entries) and len(node.values) == 1:
         event, written = next(iter(node.values.items()))
-        return Selected(target, event, "", values.expression(written, f"outputs: {target}"), node.place)
+        if event != UNREAD:
+            return Selected(target, event, "", values.expression(written, f"outputs: {target}"), node.place)
     values.found.add(node.place, f"output {target} is no field of an event", "write event.field, or {event: expression}")
-    return Selected(target, "", "", None, node.place)
+    return Selected(target, UNREAD, "", None, node.place)
 
 
 def _in_order(outputs: list[Selected], schema: Schema | None) -> tuple[Selected, ...]:
@@ -413,6 +414,8 @@ def _xml_outputs(values: EspValues, element: Any, schema: Schema | None) -> Iter
     for i, child in enumerate(children):
         values.tree.check(child)
         target, node, place = targets[i] if i < len(targets) else "", values.attribute(child, "node"), values.tree.place(child)
+        if node == UNREAD:
+            values.found.add(place, f"a <{child.tag}> names no event of interest", 'add the attribute node="..."')
         if child.tag == "field-selection":
             yield Selected(target, node, values.attribute(child, "name"), None, place)
         else:

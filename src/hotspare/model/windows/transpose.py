@@ -170,7 +170,7 @@ edges: [given -> tagged -> wide -> long, stream -> named -> all]
         if window.mode is Mode.WIDE and window.clear_timeout_us:
             yield Remembered(Memory.TIME, window.clear_timeout_us, what)
         elif window.mode is Mode.WIDE:
-            yield Remembered(Memory.EVERYTHING, 0, what)
+            yield Remembered(Memory.EVERYTHING, 0, what, remedy="give it clear_timeout: 1 hour")
 
     def carried(self, window: TransposeWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
         """By fields that pass."""

@@ -24,6 +24,7 @@ from hotspare.model.frontends.values import Reading, property_value
 from hotspare.model.mistakes import NO_PROJECT, Mistakes
 from hotspare.model.project import Project, RetentionTracking, WindowId
 from hotspare.model.scripts import modules_from_xml
+from hotspare.model.types import FieldType
 
 __all__ = ["dump", "load", "load_all", "read"]
 
@@ -52,10 +53,10 @@ def load_all(text: str, file: str = "", properties: Mapping[str, str] | None = N
     return reading.projects
 
 
-def read(text: str, file: str, properties: Mapping[str, str], name: str = "") -> Reading:
+def read(text: str, file: str, properties: Mapping[str, str], name: str = "", assumed: FieldType | None = None) -> Reading:
     """Everything that can be read, with mistakes and warnings. `properties` override the projects' own (SPEC A4). Where there is a
-    project of this `name`, the others are not looked at."""
-    found = Mistakes()
+    project of this `name`, the others are not looked at. `assumed` as in `Mistakes`."""
+    found = Mistakes(assumed)
     root = _parsed(text, file, found)
     if root is None:
         return Reading((), (), found)

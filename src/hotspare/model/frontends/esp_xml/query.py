@@ -122,8 +122,12 @@ class QueryReader(EspValues):
         return tuple(edges)
 
     def _window(self, element: Any) -> Window | None:
+        name = self.tree.attribute(element, "name")
+        with self.found.about(WindowId(self._name, name)):
+            return self._read_window(element, name)
+
+    def _read_window(self, element: Any, name: str) -> Window | None:
         tree = self.tree
-        name = tree.attribute(element, "name")
         window_type = WINDOW_TYPES.get(element.tag.removeprefix("window-")) if element.tag in WINDOWS else None
         if window_type is None:
             self.unreadable.add(WindowId(self._name, name))

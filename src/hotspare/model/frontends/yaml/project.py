@@ -56,6 +56,7 @@ from hotspare.model.project import (
 )
 from hotspare.model.quality import Quality
 from hotspare.model.scripts import modules_from_yaml
+from hotspare.model.types import FieldType
 from hotspare.model.windows.registry import WINDOW_TYPES
 
 __all__ = ["dump", "load", "read"]
@@ -122,9 +123,10 @@ def load(text: str, file: str = "", properties: Mapping[str, str] | None = None)
     return reading.projects[0]
 
 
-def read(text: str, file: str, properties: Mapping[str, str]) -> Reading:
-    """Everything that can be read, with mistakes and warnings. `properties` override the project's own (SPEC A4)."""
-    found = Mistakes()
+def read(text: str, file: str, properties: Mapping[str, str], assumed: FieldType | None = None) -> Reading:
+    """Everything that can be read, with mistakes and warnings. `properties` override the project's own (SPEC A4). `assumed` as in
+    `Mistakes`."""
+    found = Mistakes(assumed)
     root = parse_tree(text, file, found)
     if not isinstance(root, Entries):
         if not found:
@@ -195,7 +197,7 @@ class _Reader(YamlValues):
         edges = tuple(self._edges(node.values.get("edges")))
         shown = surroundings(windows, edges)
         self.streams, self.alerting = shown.streams, shown.alerting
-        read_windows = [(window_name, self._window(name, window_name, window)) for window_name, window in windows.items()]
+        read_windows = [(window_name, self._window(WindowId(name, window_name), window)) for window_name, window in windows.items()]
         self.unreadable |= {WindowId(name, window_name) for window_name, window in read_windows if window is None}
         return ContinuousQuery(
             name=name,
@@ -238,7 +240,11 @@ class _Reader(YamlValues):
             is_last = target == names[-1]
             yield Edge(source, target, role if is_last else "", slot if is_last else EVERY_SLOT, item.place)
 
-    def _window(self, query: str, name: str, node: Node) -> Window | None:
+    def _window(self, window_id: WindowId, node: Node) -> Window | None:
+        with self.found.about(window_id):
+            return self._read_window(window_id.window, node)
+
+    def _read_window(self, name: str, node: Node) -> Window | None:
         if not isinstance(node, Entries):
             self.found.add(node.place, f"window {name} is not a mapping", "give it a type: " + ", ".join(WINDOW_TYPES))
             return None
