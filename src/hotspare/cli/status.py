@@ -120,6 +120,8 @@ def _show(document: Document) -> None:
             print_table("Connectors", ("engine", "connector", "state", "rows", "next try", "last error"), connectors)
         if bad := _bad_events(group):
             print_table("Bad events since each engine started", ("engine", "window", "reason", "count"), bad)
+        if unknown := _unknown_members(group):
+            print_table("Unknown members in the events looked at", ("engine", "window", "member", "field meant", "events"), unknown)
         print_table("Positions", ("engine", "topic", "partition", "next_offset", "end_offset", "lag", "skew_ms"), positions)
         print_table("Output streams", ("engine", "stream", "sequence", "committed", "held", "digest"), _streams(group))
         snapshots = [
@@ -257,6 +259,15 @@ def _bad_events(group: Document) -> list[tuple[Any, ...]]:
         (engine["engine"], *_values(each, "window reason count"))
         for engine in group["engines"]
         for each in engine["bad_events"]
+        if engine["role"] is not None
+    ]
+
+
+def _unknown_members(group: Document) -> list[tuple[Any, ...]]:
+    return [
+        (engine["engine"], *_values(each, "window member near events"))
+        for engine in group["engines"]
+        for each in engine["unknown_members"]
         if engine["role"] is not None
     ]
 
