@@ -140,7 +140,7 @@ class MessageTooLarge(UsageError):
 
 
 class AppendTooLarge(MessageTooLarge):
-    """All messages of one append together are larger than the bus takes, and none of them alone is. Nothing was written."""
+    """The messages of one append are larger together than the bus takes, and none of them alone is. Nothing was written."""
 
     code = "HS-0104"
 

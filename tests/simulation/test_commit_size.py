@@ -40,7 +40,7 @@ def test_outputs_that_are_too_much_for_one_message_come_out_in_several(tmp_path:
 def test_outputs_that_are_refused_together_come_out_in_several(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[MessageTooLarge]
 ) -> None:
-    """No single one of them is larger than its topic takes, so none is blamed: no stream waits."""
+    """Each of them alone fits into its topic, so none is blamed: no stream waits."""
     whole = MemoryProducer.publish
 
     def publish(self: MemoryProducer, epoch: int, commit: Commit) -> None:

@@ -1,4 +1,4 @@
-"""Members of JSON events that no field of their source window has: what the head saw of them, beside the rows that it decoded.
+"""Members of JSON events that no field of their source window has: what the head saw of them when it decoded a batch.
 
 Such members are ignored, so what is known of them is nothing that outputs or state depend on, and may depend on how the input is
 cut into batches. It goes with a batch as metadata of its schema, which no comparison of batches looks at.
@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -27,7 +26,6 @@ _BYTES_MAX = 65_536
 _NAMES_MAX = 20
 _NAME_LENGTH_MAX = 100
 _LISTED_MAX = 5
-_Batch = TypeVar("_Batch", pa.RecordBatch, pa.Table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +85,8 @@ def sentence_of(source: str, found: Sequence[UnknownMember]) -> str:
     return f"events of {source} have members that are ignored, because no field has their name: {', '.join([*listed, *more])}"
 
 
-def with_unknown(batch: _Batch, found: Sequence[UnknownMember]) -> _Batch:
-    """Returns the batch with these and no others."""
+def with_unknown(batch: pa.RecordBatch | pa.Table, found: Sequence[UnknownMember]) -> pa.RecordBatch | pa.Table:
+    """Returns the batch, or the table, with these and no others."""
     if not found:
         return batch.replace_schema_metadata(None) if batch.schema.metadata else batch
     rows = [[each.window, each.name, each.near, each.events] for each in merged(found)]
