@@ -79,7 +79,7 @@ def test_rows_go_where_they_belong_once_through_any_number_of_kills(
 
 @pytest.mark.parametrize("begins", ["before", "during"])
 def test_a_publisher_ends_if_an_engine_adds_partitions_that_it_does_not_know(tmp_path: Path, begins: str) -> None:
-    """Its rows would be where they do not belong; started again it divides them. SPEC K4."""
+    """Its rows would be where they do not belong; started again it divides them."""
     path, store = tmp_path / "in.csv", MemoryBus()
     path.write_bytes(b"i,n,1,a\ni,n,2,b\ni,n,3,c\n")
     bus = store.client("publisher")

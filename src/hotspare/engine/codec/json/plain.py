@@ -199,9 +199,9 @@ def first_unknown(value: bytes, schema: Schema) -> tuple[frozenset[str], frozens
         item, _ = _DECODER.raw_decode(value[value.index(b"{") :].decode())
     except (ValueError, RecursionError):
         return frozenset(), frozenset()
-    names, known = {name for name, _ in _event_members(item, schema)[0]}, names_wanted(schema)
-    unknown = frozenset(name for name in names.difference(known) if not name.startswith(OWN_PREFIX))
-    return unknown, frozenset(schema.names) - names
+    names, known = [name for name, _ in _event_members(item, schema)[0]], frozenset(names_wanted(schema))
+    unknown = frozenset(name for name in names if name not in known and not name.startswith(OWN_PREFIX))
+    return unknown, frozenset(schema.names) - frozenset(names)
 
 
 def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:
