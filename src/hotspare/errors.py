@@ -4,7 +4,8 @@ HotspareError
 ├── UsageError              HS-01xx  a command line, URL or setting that cannot be used
 │   ├── FileInUse                    may be retried: another process writes the file
 │   ├── FileUnwritable               may be retried: the disk is full, or fails
-│   └── MessageTooLarge              a message, or all of one transaction, is larger than the bus takes: send less at once
+│   └── MessageTooLarge              a message is larger than the bus takes: put less into it
+│       └── AppendTooLarge           all messages of one append together are: append fewer at once
 ├── ProjectError            HS-02xx  all mistakes of one project, each with its place
 ├── BusError                HS-03xx  a bus, its topics or the right to publish on them
 │   ├── BusUnavailable               may be retried: nothing was written
@@ -133,9 +134,15 @@ class FileInUse(UsageError):
 
 
 class MessageTooLarge(UsageError):
-    """A message, or all messages of one call together, are larger than the bus takes. Nothing was written."""
+    """A message is larger than the bus takes. Nothing was written."""
 
     code = "HS-0102"
+
+
+class AppendTooLarge(MessageTooLarge):
+    """The messages of one append are larger together than the bus takes, and none of them alone is. Nothing was written."""
+
+    code = "HS-0104"
 
 
 class FileUnwritable(UsageError):

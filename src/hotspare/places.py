@@ -15,6 +15,7 @@ _SQLITE = "sqlite:///"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/)[^?#]*)", re.IGNORECASE)
 """A URL that is another spelling of a path."""
+_RELATIVE_FILE = re.compile(r"file:(?!/)", re.IGNORECASE)
 _OPTIONS = ("password_file", "key_file", "cache")
 _OPTION_ENDINGS = (".location", ".keytab", ".file")
 """Of librdkafka, such as `ssl.ca.location`."""
@@ -61,9 +62,11 @@ def is_relative_option(name: str, value: str) -> bool:
 
 def absolute_place(text: str, folder: Path | None = None) -> str:
     """Returns the path that a `file:` URL without options names, `absolute_url` of another text with a scheme, `absolute_path` of
-    any other text, and "" of an empty one."""
+    any other text, and "" of an empty one. UsageError for a `file:` URL with a relative path, which URLs do not have."""
     if found := _FILE.fullmatch(text):
         return unquote(found[1])
+    if _RELATIVE_FILE.match(text):
+        raise UsageError(f"{text} has no absolute path, as a URL of a file does", hint="give a path, or a URL file:///PATH")
     if not text or _SCHEME.match(text):
         return absolute_url(text, folder)
     return str(absolute_path(text, folder))

@@ -10,7 +10,7 @@ import pytest
 from hotspare.bus.contract import Commit
 from hotspare.bus.memory import MemoryProducer
 from hotspare.engine.rows.batch import MessageFormat
-from hotspare.errors import BusUnavailable, UsageError
+from hotspare.errors import AppendTooLarge, BusUnavailable, MessageTooLarge, UsageError
 from hotspare.ha.outputs.message import output_message
 from hotspare.ha.rules.roles import Role
 from hotspare.model.quality import Quality, QualityKind
@@ -33,6 +33,27 @@ def test_outputs_that_are_too_much_for_one_message_come_out_in_several(tmp_path:
     except UsageError as error:
         refused = error.message
     assert not refused
+    assert not script.told("output too large")
+
+
+@pytest.mark.parametrize("error", [AppendTooLarge, MessageTooLarge])
+def test_outputs_that_are_refused_together_come_out_in_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[MessageTooLarge]
+) -> None:
+    """Each of them alone fits into its topic, so none is blamed: no stream waits."""
+    whole = MemoryProducer.publish
+
+    def publish(self: MemoryProducer, epoch: int, commit: Commit) -> None:
+        if any(len(messages) > 2 for messages in commit.messages.values()):
+            raise error("too many bytes")
+        whole(self, epoch, commit)
+
+    monkeypatch.setattr(MemoryProducer, "publish", publish)
+    script = two_engines(tmp_path, settings=replace(SETTINGS, message_rows_max=1))
+    script.world.pause("e0", FOREVER_MS)
+    script.publish(*EVENTS * 6)
+    script.until_active("e1")
+    script.finish()
     assert not script.told("output too large")
 
 

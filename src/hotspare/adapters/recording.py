@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.file_rows import Int64s, text_bounds
+from hotspare.adapters.files.first_members import FirstMembers
 from hotspare.adapters.files.publisher import PublishOptions, check_columns
 from hotspare.adapters.files.row_file import RowFile
 from hotspare.adapters.files.source_bytes import is_compressed
@@ -320,7 +321,7 @@ def _blocks(
     warn: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[tuple[pa.Array, Int64s]]:
     """The file's rows in canonical form and their lines, over its repetitions, up to its limit of events. `warn` gets what is odd
-    about its titles, once."""
+    about its titles and members, once."""
     options = file.options
     left = options.events_max or None
     is_first = True
@@ -332,6 +333,7 @@ def _blocks(
             while (left is None or left > 0) and len(rows := source.take(rows_max if left is None else min(rows_max, left))):
                 if is_first:
                     check_columns(rows.first_texts(), source.form, file.path)
+                    FirstMembers(f"file {file.path}", source.form, told).look(rows.first_texts())
                     is_first = False
                 left = None if left is None else left - len(rows)
                 progress.bytes_read = begin + int(rows.ends[-1])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from hotspare.bus.contract import Commit, HeaderGuard, Message, Outgoing, Partition, Progress, RowMessages
 from hotspare.bus.naming import TOPIC_NAME_LENGTH_MAX
-from hotspare.errors import Fenced, MessageTooLarge, PositionLost, TopicMissing, TopicOwned, UsageError
+from hotspare.errors import AppendTooLarge, Fenced, MessageTooLarge, PositionLost, TopicMissing, TopicOwned, UsageError
 
 PARTITIONS_MAX = 1024
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
@@ -70,14 +70,15 @@ def _row_sizes(messages: RowMessages) -> Iterator[int]:
 
 
 def check_messages(messages: Sequence[Outgoing], bytes_max: int = MESSAGE_BYTES_MAX) -> None:
-    """MessageTooLarge if a message has more than `bytes_max` bytes, or all of them together more than one append may have."""
+    """Raises MessageTooLarge if a message has more than `bytes_max` bytes, AppendTooLarge if all of them together have more than
+    one append may have."""
     total = 0
     for size in _row_sizes(messages) if isinstance(messages, RowMessages) else _sizes(messages):
         if size > bytes_max:
             raise message_too_large(size, bytes_max)
         total += size
     if total > TRANSACTION_BYTES_MAX:
-        raise MessageTooLarge(
+        raise AppendTooLarge(
             f"one append has {total} bytes, {TRANSACTION_BYTES_MAX} are allowed", hint="append fewer messages at once"
         )
 

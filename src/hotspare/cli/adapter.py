@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import CsvForm
+from hotspare.choices import CsvForm, MissingTopic
 from hotspare.cli import publish, subscribe
-from hotspare.cli.shared.inbound import Target
+from hotspare.cli.shared.inbound import MISSING, CreateOption, Target
 from hotspare.cli.shared.places import PATH, URL
 from hotspare.cli.shared.stream import Stream
 from hotspare.cli.shared.turns import CoordinationOption, GroupOption, LeaseOption, Transport, TurnOptions, transport
-from hotspare.cli.shared.values import prefix_of
+from hotspare.cli.shared.values import ShardsOption, prefix_of, refuse_idle
 from hotspare.places import absolute_path, absolute_place
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ def command(
     *,
     bus: Annotated[str, typer.Option(help="Bus; wins over the transport configuration file.", **URL)] = "",
     project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
+    shards: ShardsOption = 1,
+    create: CreateOption = False,
     group: GroupOption = "",
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
@@ -45,12 +47,13 @@ def command(
         properties = (*line.connector.properties, ("dateformat", chosen.date_format))
         line = dataclasses.replace(line, connector=dataclasses.replace(line.connector, properties=properties))
     if line.connector.direction is ConnectorDirection.PUBLISH:
-        _publish(line, chosen, project)
+        _publish(line, chosen, project, shards, MISSING[create])
     else:
+        refuse_idle({"--create": create, "--shards": shards != 1}, "of a subscriber", "leave it out: an engine creates its topics")
         _subscribe(line, chosen, project)
 
 
-def _publish(line: AdapterLine, chosen: Transport, project: Path | None) -> None:
+def _publish(line: AdapterLine, chosen: Transport, project: Path | None, shards: int, missing: MissingTopic) -> None:
     from hotspare.adapters.esp.connector_options import publish_options
     from hotspare.bus.open import open_bus
     from hotspare.cli.shared.project_file import source_rows
@@ -58,7 +61,8 @@ def _publish(line: AdapterLine, chosen: Transport, project: Path | None) -> None
     prefix = prefix_of(line.url, "")
     with contextlib.closing(open_bus(chosen.bus_url)) as bus:
         known = source_rows(bus, prefix, project, None, line.url)
-        target = Target(chosen.bus_url, prefix, line.url, chosen.partition or None, partition_by=known.partition_by)
+        place = Target(chosen.bus_url, prefix, line.url, chosen.partition or None, shards=shards, missing=missing)
+        target = dataclasses.replace(place, partition_by=known.partition_by)
         options = publish_options(line.connector, known.schema, rows=known.defaults)
         publish.publish_rows(bus, target, line.file, options, chosen.turns)
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.bus.open import open_bus
-from hotspare.choices import MissingTopic
-from hotspare.cli.shared.inbound import Target, inbound_place, refuse_missing, say_published
+from hotspare.cli.shared.inbound import MISSING, CreateOption, Target, inbound_place, refuse_missing, say_published
 from hotspare.cli.shared.places import PATH, PATH_OR_URL, URL
 from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
 from hotspare.cli.shared.turns import (
@@ -43,6 +42,7 @@ from hotspare.cli.shared.values import (
 from hotspare.places import absolute_place, file_at
 
 if TYPE_CHECKING:
+    from hotspare.adapters.failover.topic_count import TopicCount
     from hotspare.adapters.files.canonical import RowForm
     from hotspare.adapters.files.publisher import PublishOptions
     from hotspare.adapters.files.row_routing import RowRouting
@@ -90,15 +90,6 @@ _SkipLostOption = Annotated[
 ]
 
 
-_CreateOption = Annotated[
-    bool,
-    typer.Option("--create", help="Create the topic, with --shards partitions, if no engine did; by default that is refused."),
-]
-
-_MISSING = {True: MissingTopic.CREATE, False: MissingTopic.REFUSE}
-"""By whether --create was given."""
-
-
 class _Flags(StrEnum):
     normal = "normal"
     partialupdate = "partialupdate"
@@ -129,7 +120,7 @@ def command(
     source: Annotated[str, typer.Option(help="Name under which the position is kept; by default the file's path.")] = "",
     partition: _PartitionOption = None,
     shards: ShardsOption = 1,
-    create: _CreateOption = False,
+    create: CreateOption = False,
     group: GroupOption = "",
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
@@ -154,7 +145,7 @@ def command(
         partition,
         format_,
         shards,
-        missing=_MISSING[create],
+        missing=MISSING[create],
         coordination_url=chosen.turns.coordination_url,
     )
     with contextlib.closing(open_bus(target.bus_url)) as opened:
@@ -251,10 +242,10 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
         check_readable(file_at(file))
     else:
         refuse_idle({"--plain": options.form.plain is not None}, "with a socket", "leave it out: lines have no titles")
-    where, routing = inbound_place(bus, target, options.form.schema)
+    where, routing, count = inbound_place(bus, target, options.form.schema)
     topic = where.topic
     if address is not None:
-        _listen(bus, target, where, address, options, turns, routing)
+        _listen(bus, target, (where, routing, count), address, options, turns)
         return
     with stop_on_signal() as stop, progress_bar(f"publish to {topic}") as show:
 
@@ -262,7 +253,7 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
             show(now.bytes_published, now.bytes_total, f"{now.events} events")
 
         def work(turn: threading.Event) -> PublishProgress:
-            return publish_file(bus, where, file_at(file), options, turn, report, say_trouble, routing, say_warning)
+            return publish_file(bus, where, file_at(file), options, turn, report, say_trouble, routing, say_warning, count)
 
         done = in_turns(turns, bus, target.bus_url, work, stop)
     say_published(done, file, topic, options.growth)
@@ -271,19 +262,19 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
 def _listen(
     bus: Bus,
     target: Target,
-    where: Partition,
+    place: tuple[Partition, RowRouting | None, TopicCount],
     address: Address,
     options: PublishOptions,
     turns: TurnOptions,
-    routing: RowRouting | None,
 ) -> None:
+    """`place` as `inbound_place` returns it."""
     from hotspare.adapters.sockets.publisher import LineOptions, publish_lines
     from hotspare.cli.shared.interrupt import stop_on_signal
 
-    lines = LineOptions(options.form)
+    (where, routing, count), lines = place, LineOptions(options.form)
     with stop_on_signal() as stop:
 
         def work(turn: threading.Event) -> None:
-            publish_lines(bus, where, address, lines, turn, say_port, routing, warn=say_warning)
+            publish_lines(bus, where, address, lines, turn, say_port, routing, warn=say_warning, count=count)
 
         in_turns(turns, bus, target.bus_url, work, stop)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotspare.cli.shared.inbound import MISSING, CreateOption, Target
 from hotspare.cli.shared.places import PATH, URL
 from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
 from hotspare.places import absolute_path
@@ -191,6 +192,7 @@ def import_(
     project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
     set_: SetOption = None,
     shards: ShardsOption = 1,
+    create: CreateOption = False,
 ) -> None:
     """Bring rows into a source window, as events that update or insert: all engines take them as input.
 
@@ -198,7 +200,7 @@ def import_(
     """
     from hotspare.bus.open import open_bus
     from hotspare.cli.looking.bringing import bring_rows
-    from hotspare.cli.shared.inbound import Target, say_brought
+    from hotspare.cli.shared.inbound import say_brought
     from hotspare.cli.shared.project_file import source_rows
     from hotspare.errors import UsageError
 
@@ -212,7 +214,7 @@ def import_(
             ) from None
         if known.schema is None:
             raise UsageError(f"the schema of {window} is not known here", hint="give --project FILE")
-        target = Target(bus, prefix, window, shards=shards, partition_by=known.partition_by)
+        target = Target(bus, prefix, window, shards=shards, partition_by=known.partition_by, missing=MISSING[create])
         done = bring_rows(opened, target, file, known.schema)
     say_brought(done, file, window)
 

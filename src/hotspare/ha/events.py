@@ -44,6 +44,8 @@ class HaEventKind(Enum):
     OUTPUT_TOO_LARGE = "output too large"
     """A stream waits because its next output is larger than its topic takes, or goes on after that."""
     OUTPUTS_SPILLED = "outputs spilled"
+    MEMBERS_UNKNOWN = "members unknown"
+    """Events of a source window have members that are ignored; once per window."""
     WARMED = "warmed"
     """How an engine comes on whose state is made from recent input."""
 

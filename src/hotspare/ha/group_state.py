@@ -33,6 +33,7 @@ from hotspare.ha.rules.roles import Reason
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.ha.rules.upgrading import Agreement
 from hotspare.ha.rules.view import CommitUnderWay, CoreView, StreamView, View
+from hotspare.ha.unknown_counts import UnknownCounts
 from hotspare.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
 
 
@@ -118,6 +119,7 @@ class GroupState:
     """Filled by a background job."""
     marks: Marks = field(default_factory=Marks)
     bad_counts: BadCounts = field(default_factory=BadCounts)
+    unknown_counts: UnknownCounts = field(default_factory=UnknownCounts)
     alarms: dict[tuple[HaEventKind, str], int] = field(default_factory=dict)
     """When an alarm of a kind and reason was reported last (`notes.alarm`)."""
 

@@ -70,6 +70,7 @@ def member_of(state: GroupState, now_ms: int, connectors: Mapping[str, Connector
         "trouble": state.contacts.trouble if now_ms - state.contacts.trouble_ms < TROUBLE_MS else "",
         "trouble_age_ms": str(now_ms - state.contacts.trouble_ms),
         "bad_events": _json(state.bad_counts.largest(_BAD_MAX)),
+        "unknown_members": _json(state.unknown_counts.largest(_BAD_MAX)),
         CONNECTORS: _json(_connectors(connectors)),
         _CONFIRMED: str(state.snapshots.confirmed_order),
         "persisting": _json(_persisting(state)),

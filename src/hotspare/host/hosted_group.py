@@ -77,6 +77,7 @@ _HA_LOG: dict[HaEventKind, LogEvent] = {
     HaEventKind.COORDINATION_CHANGED: LogEvent.HA_ALARM,
     HaEventKind.COORDINATION_LATE: LogEvent.COORDINATION_LATE,
     HaEventKind.RESULT_UNKNOWN: LogEvent.HA_ALARM,
+    HaEventKind.MEMBERS_UNKNOWN: LogEvent.SOURCE_WARNING,
 }
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from hotspare.bus.contract import CAUSE_HEADER, FORMAT_HEADER, Bus, Message, Partition
 from hotspare.bus.limits import position_lost
+from hotspare.engine.head.unknown_members import UnknownMember, unknown_of, with_unknown
 from hotspare.engine.rows.batch import FORMAT_OF_HEADER, OUTPUTS_FORM, RAW_SCHEMA, SECOND_FORM, MessageFormat, NextInput
 from hotspare.errors import BusLocked, BusUnavailable, PositionLost
 from hotspare.inbound import Inbound
@@ -257,10 +258,18 @@ def steps(
     for number, batches in enumerate(portions, 1):
         decoded = [batch for batch in (batches if head is None else _decoded(batches, head, decoding)) if batch.num_rows]
         if decoded:
-            found = list(pieces(pa.Table.from_batches(decoded), limits.messages_max, STEP_ROWS_MAX))
+            table, unknown = joined(decoded)
+            found = list(pieces(table, limits.messages_max, STEP_ROWS_MAX))
+            found[0] = with_unknown(found[0], unknown)
             for piece in found:
                 is_last = number == len(portions) and piece is found[-1]
                 yield piece, NextInput.AWAITED if is_last else NextInput.AT_HAND
+
+
+def joined(decoded: Sequence[pa.RecordBatch]) -> tuple[pa.Table, list[UnknownMember]]:
+    """Returns the rows of batches, at least one, and what is unknown in any of them."""
+    unknown = [each for batch in decoded for each in unknown_of(batch.schema)]
+    return with_unknown(pa.Table.from_batches(decoded), []), unknown
 
 
 def _decoded(batches: Sequence[pa.RecordBatch], head: HeadLike, decoding: StepSize) -> list[pa.RecordBatch]:

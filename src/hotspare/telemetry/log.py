@@ -86,7 +86,11 @@ class LogEvent(Enum):
     CONNECTOR_STOPPED = "connector_stopped", Level.INFO, "a connector stopped because it was asked to"
     CONNECTOR_FAILED = "connector_failed", Level.ERROR, "a connector failed; it is tried again, and the engine goes on"
     CONNECTOR_WAITS = "connector_waits", Level.WARNING, "a connector of the project cannot go on yet, for the reason given"
-    SOURCE_WARNING = "source_warning", Level.WARNING, "the first rows of a source look wrong: times before 1971, titles of no field"
+    SOURCE_WARNING = (
+        "source_warning",
+        Level.WARNING,
+        "a source looks wrong: times before 1971, titles or members of no field, a file without rows",
+    )
     LOCK_HOLDER_ENDED = "lock_holder_ended", Level.WARNING, "a process that was stopped with a lock in its hands was ended"
     CONNECTOR_BUILT_IN = "connector_built_in", Level.INFO, "the engine itself does what a connector to its bus asks for"
     SEQUENCE_BROKEN = "sequence_broken", Level.ERROR, "an output stream has a gap or a repetition in its sequence"

@@ -304,6 +304,13 @@ def test_a_test_file_may_lie_beside_its_folder(tmp_path: Path) -> None:
     assert connector_file(connector(fsname=name), tmp_path) == tmp_path / "test_files" / "in.csv"
 
 
+def test_a_connector_may_name_its_file_by_url(tmp_path: Path) -> None:
+    url = (tmp_path / "the rows.csv").as_uri()
+    assert connector_file(connector(fsname=url), tmp_path / "home") == tmp_path / "the rows.csv"
+    with pytest.raises(UsageError, match="is not a file of this machine"):
+        connector_file(connector(fsname="file://host/rows.csv"), tmp_path)
+
+
 def test_a_connector_without_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="names no file"):
         connector_file(connector(), tmp_path)

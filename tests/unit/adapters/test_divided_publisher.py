@@ -12,12 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hotspare.adapters.failover.spread_source import SpreadSource
+from hotspare.adapters.failover.topic_count import TopicCount
 from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, publish_file
 from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.engine.routing import Routing
+from hotspare.errors import UsageError
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.unit.adapters.test_file_publisher import StopsAfter
 from tests.unit.engine.test_routing import plain_murmur2
@@ -73,6 +75,38 @@ def test_rows_go_where_they_belong_once_through_any_number_of_kills(
     wanted = rows * (repeats + 1)
     wanted = wanted[:events_max] if events_max else wanted
     assert [values(bus, number) for number in range(COUNT)] == expected(wanted)
+
+
+@pytest.mark.parametrize("begins", ["before", "during"])
+def test_a_publisher_ends_if_an_engine_adds_partitions_that_it_does_not_know(tmp_path: Path, begins: str) -> None:
+    """Its rows would be where they do not belong; started again it divides them."""
+    path, store = tmp_path / "in.csv", MemoryBus()
+    path.write_bytes(b"i,n,1,a\ni,n,2,b\ni,n,3,c\n")
+    bus = store.client("publisher")
+    bus.create_topic(TOPIC)
+    count = TopicCount(bus, TOPIC, 1)
+    if begins == "before":
+        bus.grow_unused(TOPIC, COUNT)
+    given: MemoryBusClient = bus if begins == "before" else GrowsAtAppend(bus)  # type: ignore[assignment]
+    with pytest.raises(UsageError, match="has 3 partitions now, 1 when this publisher began"):
+        publish_file(given, Partition(TOPIC), path, PublishOptions(), threading.Event(), count=count)
+    written = [b"i,n,1,a", b"i,n,2,b", b"i,n,3,c"] if begins == "during" else []
+    assert values(bus, 0) == written
+    if not written:
+        publish(bus, path)
+        assert [values(bus, number) for number in range(COUNT)] == expected([b"i,n,1,a", b"i,n,2,b", b"i,n,3,c"])
+
+
+class GrowsAtAppend:
+    """An engine adds partitions between the publisher's look and its append, as it can on Kafka."""
+
+    def __init__(self, bus: MemoryBusClient) -> None:
+        self._bus = bus
+
+    def __getattr__(self, name: str) -> object:
+        if name == "append_guarded":
+            self._bus.grow_unused(TOPIC, COUNT)
+        return getattr(self._bus, name)
 
 
 def told(bus: MemoryBusClient, path: Path) -> int:

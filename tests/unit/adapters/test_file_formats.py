@@ -141,6 +141,43 @@ def test_any_bytes_at_all_are_cut_alike(text: bytes, sizes: list[int], kind: typ
     assert cut(kind(0), text, sizes) == cut(kind(0), text, [])
 
 
+UNKNOWN = "events of file {path} have members that are ignored, because no field has their name: 'nmae' (did you mean 'name'?)"
+
+
+@pytest.mark.parametrize(
+    ("format_", "text"),
+    [
+        (FileFormat.JSON, '{"id":1,"nmae":"a"}\n{"id":2,"nmae":"b"}'),
+        (FileFormat.XML, "<events><event><id>1</id><nmae>a</nmae></event></events>"),
+    ],
+)
+@pytest.mark.parametrize("insert", InsertOpcode)
+def test_a_member_that_no_field_has_is_told_once(format_: FileFormat, text: str, insert: InsertOpcode, tmp_path: Path) -> None:
+    """Also where events are rewritten, and reach the engine without it."""
+    (path := tmp_path / "in").write_text(text)
+    assert warnings(path, RowForm(schema=SCHEMA, format=format_, insert=insert)) == [UNKNOWN.format(path=path)]
+
+
+@pytest.mark.parametrize(
+    ("format_", "text", "what"),
+    [
+        (FileFormat.XML, "<events><evnt><id>1</id></evnt></events>", "element <event>"),
+        (FileFormat.JSON, " \n", "rows"),
+        (FileFormat.CSV, "", "rows"),
+    ],
+)
+def test_a_file_that_gives_nothing_is_told_once(format_: FileFormat, text: str, what: str, tmp_path: Path) -> None:
+    (path := tmp_path / "in").write_text(text)
+    assert warnings(path, RowForm(schema=SCHEMA, format=format_)) == [f"file {path} has no {what}: nothing of it is published"]
+
+
+def warnings(path: Path, form: RowForm) -> list[str]:
+    """Returns what a publisher of the whole file warns of."""
+    found = list[str]()
+    publish_file(new_bus(), TOPIC, path, PublishOptions(form, repeats=1), threading.Event(), warn=found.append)
+    return found
+
+
 @pytest.mark.parametrize("text", ['{"id":1}\nnonsense\n{"id":2}\n', '{"id":1}\n7\n{"id":2}', '{"id":1}{"id":2}\n{"id":'])
 def test_what_is_no_event_is_a_bad_one_and_the_next_is_taken(text: str, tmp_path: Path) -> None:
     path, bus = tmp_path / "in.json", new_bus()

@@ -362,6 +362,14 @@ def site() -> Iterator[Site]:
     yield Site()
 
 
+def test_a_member_that_no_field_has_is_told_once(site: Site) -> None:
+    values = [b'{"id": 1, "txet": "a"}'] * 3
+    site.their_bus().append(Partition(OTHERS), [Outgoing(value) for value in values])
+    reader, said = BusTopicReader(site.their_bus(), OTHERS), list[str]()
+    publish_topic(site.bus(), IN, reader, TopicPublishOptions("s", json_(), events_max=3), threading.Event(), warn=said.append)
+    assert [sentence.rpartition(": ")[2] for sentence in said] == ["'txet' (did you mean 'text'?)"]
+
+
 def test_small_messages_become_blocks_and_a_bad_one_stands_alone(site: Site) -> None:
     values = [b'{"id": 1}', b'{"id": 2}', b"broken", b'{"id": 3}']
     site.their_bus().append(Partition(OTHERS), [Outgoing(value) for value in values])

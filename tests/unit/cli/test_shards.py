@@ -85,9 +85,11 @@ def test_an_adapter_line_puts_rows_where_they_belong(project: Path, tmp_path: Pa
     rows.write_text("".join(f"i,n,{i},c{i}\n" for i in range(30)))
     topic = "far_5000.shop.q.orders.I"
     with closing(SqliteBus(tmp_path / "b.db")) as bus:
-        bus.create_topic(topic, 3)
         text = f'type=pub,url="dfESP://far:5000/shop/q/orders",fsname={rows}'
-        done = hotspare_here("adapter", "-C", text, "--bus", url, "--project", project)
+        given = ("adapter", "-C", text, "--bus", url, "--project", project)
+        done = hotspare_here(*given)
+        assert (done.returncode, "add --create to this command" in done.stderr, dict(bus.topics())) == (2, True, {})
+        done = hotspare_here(*given, "--create", "--shards", "3")
         assert (done.returncode, "published 30 events" in done.stderr) == (0, True)
         found = [bus.read(Partition(topic, number), 0, messages_max=99, bytes_max=9999) for number in range(3)]
     routing = Routing(1, FieldType.STRING, 3)

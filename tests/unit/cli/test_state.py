@@ -135,10 +135,8 @@ def test_rows_are_imported_as_events_of_a_source_window_once_and_into_no_other(s
     said("export", GROUP, file, "--store", store, "--project", project, "--window", "q/orders")
     given = (file, "--bus", bus, "--project", project, "--window")
     assert "start an engine first" in refused("import", *given, "shop/q/orders")
-    opened = open_bus(bus)
-    opened.create_topic("hotspare.shop.q.orders.I")
-    opened.close()
-    assert f"3 rows of {file} are published to shop/q/orders\n" in said("import", *given, "shop/q/orders")
+    assert "add --create to this command" in refused("import", *given, "shop/q/orders")
+    assert f"3 rows of {file} are published to shop/q/orders\n" in said("import", *given, "shop/q/orders", "--create")
     told = f"0 rows of {file} are published to shop/q/orders: all of {file} was published before\n"
     assert told in said("import", *given, "shop/q/orders")
     pq.write_table(pq.read_table(file).slice(0, 1), file)

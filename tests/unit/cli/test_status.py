@@ -63,6 +63,7 @@ def member(engine: str, role: str, process_id: int, space: str = "") -> Member:
         "stalled_ms": "2500" if role == "active" else "0",
         "connectors": json.dumps({"q/orders/in": ["failed", 7, "file in.csv cannot be read", 1_500]}) if role == "active" else "{}",
         "bad_events": json.dumps([["q/sums", "expression", 3], ["", "utf8", 1]]) if role == "active" else "[]",
+        "unknown_members": json.dumps([["q/a", "crad", "card", 3]]) if role == "active" else "[]",
         "snapshots_refused": json.dumps(["snapshot s0 cannot be used"]) if role == "active" else "[]",
         "trouble": "bus b.db cannot be used now: disk is full" if role == "active" else "",
         "trouble_age_ms": "20900",
@@ -159,6 +160,8 @@ def test_the_document_has_every_fact_under_its_key(sources: GroupSources) -> Non
         {"window": "q/sums", "reason": "expression", "count": 3},
         {"window": None, "reason": "utf8", "count": 1},
     ]
+    assert first["unknown_members"] == [{"window": "q/a", "member": "crad", "near": "card", "events": 3}]
+    assert second["unknown_members"] == []
     assert (first["snapshots_refused"], first["trouble"]) == (
         ["snapshot s0 cannot be used"],
         "bus b.db cannot be used now: disk is full",

@@ -64,7 +64,7 @@ def test_an_unknown_project_is_refused_unless_its_topic_is_asked_for(bus_url: st
     assert (done.returncode, topics(bus_url)) == (2, before)
     assert "no engine of window shpo/q/orders has started here" in done.stderr
     assert f"windows under prefix hotspare: {'shop/q/orders' if has_engine else 'none'}" in done.stderr
-    assert "`hotspare publish --create`" in done.stderr
+    assert "add --create to this command" in done.stderr
 
 
 def test_an_engine_that_is_starting_is_told_before_what_the_rows_need(bus_url: str, rows: Path) -> None:

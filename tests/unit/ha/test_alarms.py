@@ -10,10 +10,13 @@ import pytest
 
 from hotspare.bus.contract import Partition
 from hotspare.coordination.contract import Leader
+from hotspare.engine.head.unknown_members import UnknownMember, with_unknown
+from hotspare.engine.rows.batch import NextInput, decoded_schema
 from hotspare.errors import BusUnavailable, CoordinationSuspended, HotspareError, StoreError, UnknownResult
 from hotspare.ha.effects import snapshots
+from hotspare.ha.effects.cycle import take_batch
 from hotspare.ha.effects.perform import perform
-from hotspare.ha.events import HaEventKind
+from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import InboundState
 from hotspare.ha.member_record import member_of
 from hotspare.ha.outputs.bad_counts import BadCounts
@@ -145,6 +148,23 @@ def test_bad_events_are_counted_by_window_and_reason() -> None:
         counts.add(each)
     assert counts.largest(9) == [("q/a", "expression", 3), ("", "utf8", 2), ("q/b", "null-key", 2)]
     assert counts.largest(1) == [("q/a", "expression", 3)]
+
+
+def test_unknown_members_are_reported_once_per_window_and_counted() -> None:
+    rig, told = Rig(), list[HaEvent]()
+    rig.ports = replace(rig.ports, report=told.append)
+    rig.core.set_partitions([(0, 0)])
+    empty = decoded_schema([]).empty_table()
+    crad, note = UnknownMember("q/w", "crad", "card", 3), UnknownMember("q/w", "note", "", 1)
+    for found in ([crad], [], [crad, note, UnknownMember("q/v", "note", "", 2)]):
+        for _ in take_batch(rig.state, rig.ports, with_unknown(empty, found), NextInput.AWAITED):
+            pass
+    assert [each.sentence.split(" have ")[0] for each in told if each.kind is HaEventKind.MEMBERS_UNKNOWN] == [
+        "events of window q/w",
+        "events of window q/v",
+    ]
+    counted = [["q/w", "crad", "card", 6], ["q/v", "note", "", 2], ["q/w", "note", "", 1]]
+    assert json.loads(member_of(rig.state, 0, {}).detail["unknown_members"]) == counted
 
 
 def test_connectors_are_in_the_member_record_those_that_failed_first() -> None:

@@ -100,5 +100,11 @@ def test_a_topic_with_other_partitions_is_refused_and_the_ways_on_are_named(tmp_
         create_topics(bus, GroupTopics((InboundTopic("hotspare.p.q.s.I"),), ()))
     bus.close()
     assert "inbound topic hotspare.p.q.s.I has 3 partitions, the group reads 1" in refused.value.message
-    for way in ("partitions cannot be taken away", "--prefix", "hotspare publish --topic", "a kafka connector that names it"):
+    for way in (
+        "partitions cannot be taken away",
+        "--prefix",
+        "--shards",
+        "hotspare publish --topic",
+        "a kafka connector that names it",
+    ):
         assert way in refused.value.hint

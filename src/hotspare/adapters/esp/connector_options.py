@@ -20,7 +20,7 @@ from hotspare.model.connectors import REFUSED_VALUES
 from hotspare.model.project import Connector, ConnectorDirection
 from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import Schema
-from hotspare.places import absolute_path
+from hotspare.places import absolute_path, absolute_place, file_at
 
 FILE_KIND = "fs"
 HOME_PROPERTY = "ESP_PROJECT_HOME"
@@ -40,11 +40,12 @@ def home_properties(project_file: Path, home: Path | None) -> dict[str, str]:
 
 
 def connector_file(connector: Connector, home: Path) -> Path:
-    """The file of a connector. A relative name starts at `home`; `test_files/NAME` may also lie beside that folder as `NAME`."""
+    """Returns the file of a connector, a path or a `file:` URL. A relative path starts at `home`; the file `test_files/NAME` may also
+    be at `NAME`. UsageError if there is none, or for another URL."""
     name = connector.get("fsname")
     if not name:
         raise UsageError(f"connector {connector.name} names no file", hint="give it the property fsname")
-    path = home / name
+    path = file_at(absolute_place(name, home))
     flat = path.parent.parent / path.name
     return flat if path.parent.name == _TEST_FOLDER and not path.exists() and flat.exists() else path
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition
+from hotspare.adapters.failover.topic_count import TopicCount
 from hotspare.bus.contract import Bus, Partition
 
 
@@ -33,11 +34,12 @@ class _Part:
 class SpreadSource:
     """A source on all `partitions`, at least one; on one it does what a `PublishedSource` does.
 
-    `look` comes before all else. Not thread-safe; all calls raise what `Bus` raises.
+    `look` comes before all else. Not thread-safe; all calls raise what `Bus` raises. `append` raises what `count` raises.
     """
 
-    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str) -> None:
+    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, count: TopicCount | None = None) -> None:
         self._bus = bus
+        self._count = count
         self._partitions = partitions
         self._name = name
         self._parts: list[_Part] = []
@@ -62,6 +64,8 @@ class SpreadSource:
     def append(self, pieces: Sequence[Sequence[Piece]], done: SourcePosition, message_format: bytes) -> bool:
         """Write what each partition gets; behind it all before `done` is published. Called again after an error it goes on. False
         where the topic holds more of the source than is known here, UnknownResult where no answer came: look again."""
+        if self._count is not None:
+            self._count.check()
         for number in (*range(1, len(self._parts)), 0):
             part, mine = self._parts[number], pieces[number]
             if (not mine and number) or part.end >= done.published_bytes:
@@ -70,4 +74,6 @@ class SpreadSource:
             if not part.source.append([piece.value for piece in mine], positions, message_format):
                 return False
             part.end = done.published_bytes
+        if self._count is not None and any(pieces):
+            self._count.appended()
         return True

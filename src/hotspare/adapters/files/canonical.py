@@ -23,6 +23,7 @@ from hotspare.adapters.time_texts import StampUnit, TimeTexts
 from hotspare.engine.codec.csv.grammar import BYTE_ORDER_MARK, grammar, is_quoted, quoted
 from hotspare.engine.codec.json.plain import cut_events, event_alone, has_field, names_wanted, texts_of_event
 from hotspare.engine.codec.xml.plain import json_event
+from hotspare.engine.head.unknown_members import UnknownMember, merged, unknown_members_of
 from hotspare.engine.rows.batch import MessageFormat
 from hotspare.errors import UsageError
 from hotspare.model.events import OPCODE_WORDS, Opcode
@@ -184,6 +185,12 @@ class RowForm:
     def has_field(self, row: bytes) -> bool | None:
         """Whether an event of a format that names its fields has one of the schema; None if it cannot be read."""
         return None if self.schema is None else has_field(self._json(row), self.schema)
+
+    def unknown_members(self, rows: Sequence[bytes]) -> list[UnknownMember]:
+        """Returns the members of these rows that no field of the schema has, before any row is rewritten; none of CSV."""
+        if self.schema is None or self.format in _ROWS:
+            return []
+        return merged(each for row in rows for each in unknown_members_of(self._json(row), "", self.schema))
 
     def titled(self, row: bytes, file: str) -> tuple[RowForm, tuple[str, ...]]:
         """Returns the form of the rows behind this title line of `file`, and sentences about columns that match no field, and

@@ -40,7 +40,7 @@ _LOCK_POLL_S = 0.02
 class Rotation:
     """When the next part of the output begins: `part_bytes` written or `part_s` seconds over; 0 for never (SPEC I6).
 
-    A part ends with a whole message, so it may be somewhat longer.
+    It is looked at once for the messages that a read brings together, so a part may be longer by as much as one read brings.
     """
 
     part_bytes: int = 0

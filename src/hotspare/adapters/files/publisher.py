@@ -18,9 +18,11 @@ from pathlib import Path
 from hotspare.adapters.failover.patience import SILENT_S, Patience, StopAsked
 from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.adapters.failover.spread_source import Piece, SpreadSource
+from hotspare.adapters.failover.topic_count import TopicCount
 from hotspare.adapters.files.canonical import FileFormat, RowForm
 from hotspare.adapters.files.envelope import hint_of_envelope
 from hotspare.adapters.files.file_rows import FileRows
+from hotspare.adapters.files.first_members import FirstMembers
 from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_file import Growth, RowFile
 from hotspare.adapters.files.row_routing import RowRouting
@@ -89,16 +91,18 @@ def publish_file(
     troubled: Callable[[BusError], None] = lambda error: None,
     routing: RowRouting | None = None,
     warn: Callable[[str], None] = lambda sentence: None,
+    count: TopicCount | None = None,
 ) -> PublishProgress:
     """Publish until the end of the file, `events_max`, or `stop`; a growing file ends by `stop` only. With `routing` each row
-    goes to the partition of the topic that it belongs in, else all go to `partition`.
+    goes to the partition of the topic that it belongs in, else all go to `partition`; `count` is what that follows from.
 
-    UsageError where the file cannot be read, does not fit the schema (SPEC I10), or is not the file that was begun with. BusError
-    where the bus stays out of reach, which `troubled` is told before; `warn` gets what looks wrong of the first rows.
+    UsageError where the topic has another number of partitions than `count`, or the file cannot be read, does not fit the schema
+    (SPEC I10), or is not the file that was begun with. BusError where the bus stays out of reach, which `troubled` is told before;
+    `warn` gets what looks wrong of the first rows.
     """
     stamps = FirstStamps(str(path), options.form.schema, warn)
     publication = _Publication(
-        bus, topic_partitions(partition, routing), path, options, stop, report, troubled, routing, stamps, warn
+        bus, topic_partitions(partition, routing), path, options, stop, report, troubled, routing, stamps, warn, count
     )
     try:
         return publication.run()
@@ -125,8 +129,10 @@ class _Publication:
         routing: RowRouting | None,
         stamps: FirstStamps,
         warn: Callable[[str], None],
+        count: TopicCount | None,
     ) -> None:
         self._stamps = stamps
+        self._warn = warn
         self._path = path
         self._options = options
         self._stop = stop
@@ -134,7 +140,7 @@ class _Publication:
         self._retried = Patience(stop, troubled, options.silent_s)
         name = options.source_name or str(path.absolute())
         self._routing = routing
-        self._source = SpreadSource(bus, partitions, name)
+        self._source = SpreadSource(bus, partitions, name, count)
         self._file = self._open(warn)
         self._pass = 0
         self._published_bytes = 0
@@ -217,7 +223,9 @@ class _Publication:
     def _check_first_rows(self, rows: FileRows) -> None:
         """SPEC I10: a file whose rows cannot fit is refused before anything is published."""
         if not self._first_row_checked:
-            check_columns(rows.first_texts(), self._file.form, self._path)
+            first = rows.first_texts()
+            check_columns(first, self._file.form, self._path)
+            FirstMembers(f"file {self._path}", self._file.form, self._warn).look(first)
             self._first_row_checked = True
 
     def _next_pass(self) -> bool:

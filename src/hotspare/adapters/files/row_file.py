@@ -30,7 +30,8 @@ class Growth(Enum):
 
 class RowFile:
     """Reads a file once; `form` cuts it into rows. `skip_rows` leading rows are left out; blank rows always are. A title line is
-    not a row: it determines `form` from then on, and `warn` gets sentences about titles that match no field."""
+    not a row: it determines `form` from then on, and `warn` gets sentences about titles that match no field. It also gets one at
+    the end of a file that had no rows."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class RowFile:
         """That of the rows taken; once the first is taken, it knows the titles."""
         self._warn = warn
         self._ready = FileRows.of([])
-        self._ended = False
+        self._ended = self._has_rows = False
         self._failure: UsageError | None = None
         """Why no row follows those that are ready."""
         self._end_seen: tuple[int, str] | None = None
@@ -98,7 +99,7 @@ class RowFile:
             )
         self._read_titles()
         self._skip_left = 0
-        self._ready, self._ended = FileRows.of([]), False
+        self._ready, self._ended, self._has_rows = FileRows.of([]), False, True
         self._read_offset = self._taken_end = offset
         self._cutter = self.form.cutter(offset)
 
@@ -154,6 +155,9 @@ class RowFile:
             if self._growth is Growth.FIXED:
                 self._ended = True
                 self._add(FileRows.of(self._cutter.finish()))
+                if not self._has_rows:
+                    what = "element <event>" if self.form.format is FileFormat.XML else "rows"
+                    self._warn(f"file {self._path} has no {what}: nothing of it is published")
             elif self._end_seen is None or self._end_seen[0] != self._read_offset:
                 self._end_seen = self._read_offset, digest_of(self._tail(self._read_offset))
             return False
@@ -199,6 +203,7 @@ class RowFile:
             rows = rows.between(1, len(rows))
             for note in notes:
                 self._warn(note)
+        self._has_rows |= len(rows) > 0
         self._ready = FileRows.joined((self._ready, rows))
 
     def _check_not_replaced(self) -> None:

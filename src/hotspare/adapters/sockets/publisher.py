@@ -17,7 +17,9 @@ from typing import TypeVar
 
 from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.adapters.failover.spread_source import Piece, SpreadSource
+from hotspare.adapters.failover.topic_count import TopicCount
 from hotspare.adapters.files.canonical import FileFormat, RowForm
+from hotspare.adapters.files.first_members import FirstMembers
 from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.sockets.line_socket import Address, BadLine, LineClient, retried, serve_lines
@@ -52,15 +54,18 @@ def publish_lines(
     routing: RowRouting | None = None,
     report: Callable[[int], None] = lambda rows: None,
     warn: Callable[[str], None] = lambda sentence: None,
+    count: TopicCount | None = None,
 ) -> None:
-    """Listen and publish until `stop`. UsageError where it cannot listen, BusError where the bus refuses. With `routing` each
-    line goes to the partition of the topic that it belongs in, else all go to `partition`. `report` gets, from a thread of each
-    client, how many rows an append wrote; `warn` gets what looks wrong of the first lines."""
+    """Listen and publish until `stop`. UsageError where it cannot listen, or the topic has another number of partitions than
+    `count`; BusError where the bus refuses. With `routing` each line goes to the partition of the topic that it belongs in, else
+    all go to `partition`; `count` is what that follows from. `report` gets, from a thread of each client, how many rows an append
+    wrote; `warn` gets what looks wrong of the first lines."""
     partitions = topic_partitions(partition, routing)
     stamps = FirstStamps("the lines", options.form.schema, warn)
+    members = FirstMembers("the lines", options.form, warn)
 
     def serve(client: LineClient) -> None:
-        _ClientLines(bus, partitions, options, stop, client, routing, report, stamps).run()
+        _ClientLines(bus, partitions, options, stop, client, routing, report, stamps, members, count).run()
 
     serve_lines(address, serve, stop, bound)
 
@@ -78,8 +83,12 @@ class _ClientLines:
         routing: RowRouting | None,
         report: Callable[[int], None],
         stamps: FirstStamps,
+        members: FirstMembers,
+        count: TopicCount | None,
     ) -> None:
         self._stamps = stamps
+        self._members = members
+        self._count = count
         self._bus = bus
         self._partitions = partitions
         self._routing = routing
@@ -102,7 +111,7 @@ class _ClientLines:
 
     def _begin(self, name: str) -> None:
         try:
-            self._source = SpreadSource(self._bus, self._partitions, name)
+            self._source = SpreadSource(self._bus, self._partitions, name, self._count)
             self._published = self._retried(self._source.look).published_bytes
         except (UsageError, PositionLost) as error:
             raise BadLine(error.message) from error
@@ -116,6 +125,7 @@ class _ClientLines:
         """BadLine where another connection publishes this source, or no answer came: the client asks anew where to go on."""
         rows = self._options.form.canonical(lines)
         self._stamps.look(rows, self._options.form.written)
+        self._members.look(lines)
         done = self._published + len(rows)
         lacks = (lambda number, end: True) if self._source is None else self._source.lacks
         ends = range(self._published + 1, done + 1)
@@ -134,9 +144,13 @@ class _ClientLines:
         source = self._source
         if source is not None:
             return self._retried(lambda: source.append(found, SourcePosition(done), message_format))
+        if self._count is not None:
+            self._retried(self._count.check)
         for partition, mine in zip(self._partitions, found, strict=True):
             if mine:
                 self._send(partition, [Outgoing(piece.value, ((FORMAT_HEADER, message_format),)) for piece in mine])
+        if self._count is not None:
+            self._retried(self._count.appended)
         return True
 
     def _send(self, partition: Partition, messages: Sequence[Outgoing]) -> None:

@@ -18,6 +18,8 @@ from typing import Protocol, TypeVar
 
 from hotspare.adapters.failover.patience import Patience, StopAsked
 from hotspare.adapters.failover.spread_source import Piece
+from hotspare.adapters.failover.topic_count import TopicCount
+from hotspare.adapters.files.first_members import FirstMembers
 from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.time_texts import FirstStamps
@@ -86,13 +88,15 @@ def publish_topic(
     routing: RowRouting | None = None,
     warn: Callable[[str], None] = lambda sentence: None,
     skipped: Callable[[str], None] = lambda sentence: None,
+    count: TopicCount | None = None,
 ) -> TopicPublished:
     """Publish what the reader reads until `stop`, or until `events_max`. With `routing` each row goes to the partition of the
-    inbound topic that it belongs in, else all go to `partition`. `skipped` gets a sentence for each gap, once it is recorded.
+    inbound topic that it belongs in, else all go to `partition`; `count` is what that follows from. `skipped` gets a sentence for
+    each gap, once it is recorded.
 
-    UsageError where the source is of another topic, or its messages cannot be divided; PositionLost where the topic no longer holds
-    what comes next, with OnLost.END; BusError where a bus stays out of reach, which `troubled` is told before. `warn` gets what
-    looks wrong of the first rows.
+    UsageError where the source is of another topic, its messages cannot be divided, or the inbound topic has another number of
+    partitions than `count`; PositionLost where the topic no longer holds what comes next, with OnLost.END; BusError where a bus
+    stays out of reach, which `troubled` is told before. `warn` gets what looks wrong of the first rows.
     """
     if routing is not None and not options.form.is_cut:
         raise UsageError(
@@ -100,8 +104,9 @@ def publish_topic(
             hint="bring them in as csv or json",
         )
     stamps = FirstStamps(f"topic {reader.topic}", options.form.rows.schema, warn)
+    members = FirstMembers(f"topic {reader.topic}", options.form.rows, warn)
     publication = _Publication(
-        bus, topic_partitions(partition, routing), reader, options, stop, report, troubled, routing, stamps, skipped
+        bus, topic_partitions(partition, routing), reader, options, stop, report, troubled, routing, stamps, members, skipped, count
     )
     return publication.run()
 
@@ -124,11 +129,14 @@ class _Publication:
         troubled: Callable[[BusError], None],
         routing: RowRouting | None,
         stamps: FirstStamps,
+        members: FirstMembers,
         skipped: Callable[[str], None],
+        count: TopicCount | None,
     ) -> None:
         self._stamps = stamps
+        self._members = members
         self._skipped = skipped
-        self._source = TopicSource(bus, partitions, options.source_name)
+        self._source = TopicSource(bus, partitions, options.source_name, count)
         self._shards = len(partitions)
         self._reader = reader
         self._options = options
@@ -231,6 +239,7 @@ class _Publication:
 
     def _take(self, arrived: Sequence[Arrived], written: MessageFormat) -> None:
         """Write what these messages hold, all of them outputs of a project or none."""
+        self._members.look([message.value for _, message in arrived if not (message.is_tick or is_output(message))])
         rows, places, is_open = list[bytes](), list[tuple[int, int]](), self._position.open_updates
         for partition, message in arrived:
             if is_output(message):

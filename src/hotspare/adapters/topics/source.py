@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition
 from hotspare.adapters.failover.spread_source import Piece
+from hotspare.adapters.failover.topic_count import TopicCount
 from hotspare.adapters.topics.position import TopicPosition, decoded
 from hotspare.bus.contract import Bus, Partition
 
@@ -23,10 +24,11 @@ class _Part:
 
 
 class TopicSource:
-    """`look` comes before all else. Not thread-safe; all calls raise what `Bus` raises."""
+    """`look` comes before all else. Not thread-safe; all calls raise what `Bus` raises. `append` raises what `count` raises."""
 
-    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str) -> None:
+    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, count: TopicCount | None = None) -> None:
         self._bus = bus
+        self._count = count
         self._partitions = partitions
         self._name = name
         self._parts: list[_Part] = []
@@ -53,6 +55,8 @@ class TopicSource:
     def append(self, pieces: Sequence[Sequence[Piece]], done: TopicPosition, message_format: bytes) -> bool:
         """Write what each partition gets, then note `done` at the first one. False where the inbound topic holds more of the source
         than is known here, UnknownResult where no answer came: look again."""
+        if self._count is not None:
+            self._count.check()
         for number in (*range(1, len(self._parts)), 0):
             part, mine = self._parts[number], pieces[number]
             if number and not mine:
@@ -63,4 +67,6 @@ class TopicSource:
             if not part.source.append([piece.value for piece in mine], positions, message_format):
                 return False
             part.position = reached
+        if self._count is not None and any(pieces):
+            self._count.appended()
         return True

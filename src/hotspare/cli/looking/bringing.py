@@ -35,7 +35,7 @@ def bring_rows(bus: Bus, target: Target, file: Path, schema: Schema) -> PublishP
     from hotspare.cli.shared.turns import say_trouble
 
     table = _table(file, schema)
-    where, routing = inbound_place(bus, target, schema)
+    where, routing, count = inbound_place(bus, target, schema)
     form = RowForm(insert=InsertOpcode.UPSERT, schema=schema)
     events = file.with_name(f".{file.name}.{uuid4().hex}.events")  # somebody else may bring the same file at the same time
     try:
@@ -44,7 +44,7 @@ def bring_rows(bus: Bus, target: Target, file: Path, schema: Schema) -> PublishP
             digest = hashlib.file_digest(written, hashlib.blake2b).hexdigest()[:_DIGITS]
         options = PublishOptions(form=form, source_name=f"import of {file.absolute()} {digest}")
         with stop_on_signal() as stop:
-            return publish_file(bus, where, events, options, stop, lambda _: None, say_trouble, routing)
+            return publish_file(bus, where, events, options, stop, lambda _: None, say_trouble, routing, count=count)
     except OSError as error:
         raise FileUnwritable.of(events, error) from error
     finally:

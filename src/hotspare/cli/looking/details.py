@@ -87,6 +87,9 @@ def _of_engine(engine: Document) -> Iterator[tuple[str, str]]:
             yield "connector", _connector(each)
         for each in engine["bad_events"]:
             yield "bad events", f"{bad_count(each)}, since the engine started"
+        for each in engine["unknown_members"]:
+            near = f", perhaps {each['near']} is meant" if each["near"] else ""
+            yield "unknown member", f"{each['member']} of {each['window']}, in {_count(each['events'], 'event')}{near}"
     for each in engine["positions"]:
         yield "position", _position(each)
     for each in engine["streams"]:

@@ -9,6 +9,7 @@
                               "trouble_age_ms",
                               "connectors": [{"connector", "state", "rows", "last_error", "retry_in_ms"}],
                               "bad_events": [{"window", "reason", "count"}],
+                              "unknown_members": [{"window", "member", "near", "events"}],
                               "positions": [{"topic", "partition", "next_offset", "end_offset", "lag", "skew_ms"}],
                               "streams": [{"stream", "sequence", "committed", "held", "digest"}]}],
                  "persisted": {"number", "to", "engine", "name", "order", "bytes", "took_ms", "failure"},
@@ -29,7 +30,9 @@ started, and why; `trouble` what bus or coordination could not do for it within 
 `starting` what a start is at, until the engine takes part. `connectors` are those of the project, which run on the active
 engine alone: `rows` since they were started there, `retry_in_ms` of one that failed and is tried again; one with a `last_error`
 that is `waiting` waits for that to pass. `bad_events` counts those that the engine computed since it started; the sequence of
-the stream `bad` counts all of the group. `store_failure` says why the store cannot be asked for snapshots now.
+the stream `bad` counts all of the group. `unknown_members` counts, of the events that the engine looked at, those with a member
+that no field has; `near` is the field that may be meant, or null. `store_failure` says why the store cannot be asked for
+snapshots now.
 `newest_snapshot` is the newest that may be restored, with the engine that took it. `persisting` is the request for a snapshot
 that an engine works on, `persisted` what came of the newest one that is done. `application`, `task` and `executor` are those of
 Spark that host an engine, null of one that runs without (docs/scale.md). `switchover_asked` is the engine that a standing
@@ -181,6 +184,11 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
             {"window": each[0] or None, "reason": each[1], "count": each[2]}
             for each in _list(detail.get("bad_events"))
             if isinstance(each, list) and len(each) == 3
+        ],
+        "unknown_members": [
+            {"window": each[0], "member": each[1], "near": each[2] or None, "events": each[3]}
+            for each in _list(detail.get("unknown_members"))
+            if isinstance(each, list) and len(each) == 4
         ],
         "positions": _positions(member, topics, ends),
         "streams": _streams(member),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,12 +15,21 @@ from hotspare.cli.shared.values import window_path
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hotspare.adapters.failover.topic_count import TopicCount
     from hotspare.adapters.files.publisher import PublishProgress
     from hotspare.adapters.files.row_file import Growth
     from hotspare.adapters.files.row_routing import RowRouting
     from hotspare.bus.contract import Bus, Partition
     from hotspare.errors import UsageError
     from hotspare.model.types import Schema
+
+
+CreateOption = Annotated[
+    bool,
+    typer.Option("--create", help="Create the topic, with --shards partitions, if no engine did; by default that is refused."),
+]
+MISSING = {True: MissingTopic.CREATE, False: MissingTopic.REFUSE}
+"""By whether --create was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +52,15 @@ class Target:
     coordination_url: str = ""
 
 
-def inbound_place(bus: Bus, target: Target, schema: Schema | None) -> tuple[Partition, RowRouting | None]:
-    """Where rows go, on a topic that exists from now on: to this partition, or each where the routing says."""
+def inbound_place(bus: Bus, target: Target, schema: Schema | None) -> tuple[Partition, RowRouting | None, TopicCount]:
+    """Returns where rows go, on a topic that exists from now on: to this partition, or each where the routing says, as long as the
+    topic has the partitions that are counted."""
+    from hotspare.adapters.failover.topic_count import TopicCount
     from hotspare.bus.contract import Partition
 
     topic = _topic(target)
     count = _make_topic(bus, topic, target)
-    return Partition(topic, target.partition or 0), _routing(target, schema, topic, count)
+    return Partition(topic, target.partition or 0), _routing(target, schema, topic, count), TopicCount(bus, topic, count)
 
 
 def refuse_missing(bus: Bus, target: Target) -> None:
@@ -102,7 +113,7 @@ def _unknown(bus: Bus, topic: str, target: Target) -> UsageError:
     start, end = f"{target.prefix}.", ".I"
     here = [name[len(start) : -len(end)] for name in sorted(bus.topics()) if name.startswith(start) and name.endswith(end)]
     windows = [name.replace(".", "/") for name in here if name.count(".") == 2]
-    hint = "start an engine first: it creates the topic; or use `hotspare publish --create`, and --shards if it is divided"
+    hint = "start an engine first: it creates the topic; or add --create to this command, and --shards if it is divided"
     return UsageError(
         f"no engine of window {target.window} has started here: topic {topic} does not exist",
         detail=f"windows under prefix {target.prefix}: {', '.join(windows) or 'none'}",

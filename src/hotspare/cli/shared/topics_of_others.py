@@ -67,7 +67,7 @@ def publish_others(bus: Bus, target: Target, others: OtherTopic, options: Publis
         block_rows=options.block_rows,
         on_lost=OnLost.SKIP if others.skips_lost else OnLost.END,
     )
-    where, routing = inbound_place(bus, target, options.form.schema)
+    where, routing, count = inbound_place(bus, target, options.form.schema)
     with stop_on_signal() as stop, progress_bar(f"topic {others.topic} to {where.topic}") as show:
 
         def report(now: TopicPublished) -> None:
@@ -75,7 +75,7 @@ def publish_others(bus: Bus, target: Target, others: OtherTopic, options: Publis
 
         def work(turn: threading.Event) -> TopicPublished:
             with contextlib.closing(open_topic_reader(others.url, others.topic)) as reader:
-                return publish_topic(bus, where, reader, asked, turn, report, say_trouble, routing, say_warning, _say_lost)
+                return publish_topic(bus, where, reader, asked, turn, report, say_trouble, routing, say_warning, _say_lost, count)
 
         done = in_turns(turns, bus, target.bus_url, work, stop)
     typer.echo(f"{0 if done is None else done.events} events of {others.topic} are in {where.topic}", err=True)

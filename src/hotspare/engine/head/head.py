@@ -26,6 +26,7 @@ from hotspare.engine.codec.json.decode import decode_json
 from hotspare.engine.head.folding import folded
 from hotspare.engine.head.required import lacking
 from hotspare.engine.head.stateless import Chain, passed_rows, refused_rows
+from hotspare.engine.head.unknown_members import UnknownMember, sampled, with_unknown
 from hotspare.engine.head.update_blocks import rows_of_blocks
 from hotspare.engine.routing import Routing, routing_of
 from hotspare.engine.rows.bad_reasons import BadReason, RowReason
@@ -168,11 +169,14 @@ class Head:
         pieces, tick = _ticks(raw), _is_tick(raw)
         topic = raw.column("topic").to_numpy()
         format_ = raw.column("format").to_numpy()
+        unknown: list[UnknownMember] = []
         for i, head in enumerate(self.topics):
             mine = (topic == i) & ~tick
             if mine.any():
                 pieces += _decoded(head, i, raw, format_, mine)
-        made = self._assembled(raw, pieces)
+                is_json = mine & (format_ == MessageFormat.JSON)  # messages with outputs of a project have another number
+                unknown += sampled(raw.column("value"), np.flatnonzero(is_json), head.window, head.schema)
+        made = with_unknown(self._assembled(raw, pieces), unknown)
         if raw.num_rows > 1 and made.nbytes > self.batch_bytes_max:
             raise OverflowError("the messages of a batch are too large together")
         return made

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from hotspare.engine.head.unknown_members import sentence_of, unknown_of
 from hotspare.engine.rows.batch import BAD_STREAM, NextInput, RowKind
 from hotspare.ha.effects import committed, inbound_check, notes, perform, snapshots, warming
 from hotspare.ha.events import HaEvent, HaEventKind
@@ -66,6 +67,9 @@ def take_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Tab
     not a living thread, is the sign of life that the lease asks for: one event may cause millions of outputs, and expressions may
     be slow, so the core works in steps of as many rows as lately took a fraction of the lease."""
     _note_arrivals(state, ports, decoded, next_input)
+    for window, unknown in state.unknown_counts.add(unknown_of(decoded.schema)).items():
+        sentence = sentence_of(f"window {window}", unknown)
+        ports.report(HaEvent(HaEventKind.MEMBERS_UNKNOWN, state.group, state.engine, sentence))
     warming.note_ticks(state, decoded)
     taken = 0
 

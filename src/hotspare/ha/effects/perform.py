@@ -13,6 +13,7 @@ from typing import Any
 from hotspare.bus.contract import TICK
 from hotspare.coordination.contract import Leader
 from hotspare.errors import (
+    AppendTooLarge,
     BusLocked,
     BusUnavailable,
     CoordinationError,
@@ -258,16 +259,23 @@ def _note_unpublished(state: GroupState, ports: Ports, error: HotspareError, fol
 
 def _note_too_large(state: GroupState, ports: Ports, error: MessageTooLarge, following: NextCommit) -> None:
     """Messages are cut smaller the next time; where one is a single output, its stream waits for its topic to take more, and the
-    others go on. An output is never dropped, and no engine could do better: so this one stays."""
+    others go on. An output is never dropped, and no engine could do better: so this one stays. If an output that its topic should
+    take was refused together with others, the cause is not known: the next transaction has half as much."""
     state.message_sizes.bytes_max = dict(ports.bus.message_bytes_max(state.topics.output_topics))
     notes.wait_for_bus(state, ports)
-    refused = state.message_sizes.refused_of(following.blocks)
-    if refused.rows > 1:
+    sizes = state.message_sizes
+    refused = None if isinstance(error, AppendTooLarge) else sizes.refused_of(following.blocks)
+    if refused is not None and refused.rows > 1:
+        return
+    if refused is None or (following.rows > 1 and not sizes.is_too_large(refused)):
+        sizes.forget_refused()
+        state.budget.note_failed(following.rows, following.bytes)
+        notes.tell_others_soon(state)
         return
     known, retry_ms = state.streams[refused.stream].oversized, ports.clock_ms() + state.settings.oversized_retry_ms
     now = Oversized(refused.first, refused.bytes, refused.topic, retry_ms)
     state.streams[refused.stream] = replace(state.streams[refused.stream], oversized=now)
-    state.message_sizes.forget_refused()
+    sizes.forget_refused()
     notes.tell_others_soon(state)
     if known is None or known.sequence != now.sequence:
         hint = "raise what the topic takes (on Kafka its max.message.bytes)"

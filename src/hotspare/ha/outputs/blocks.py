@@ -62,15 +62,18 @@ class MessageSizes:
         return min((limits[topic] for limits in (self.bytes_max, self._refused) if topic in limits), default=None)
 
     def refused_of(self, blocks: Sequence[Block]) -> Block:
-        """Which of these the bus refused, at least one: the first that is too large; where none is, the largest, and from now on
-        less than that is too large."""
-        for block in blocks:
-            limit = self.bytes_max.get(block.topic)
-            if limit is not None and block.bytes > limit:
-                return next(each for each in block.apart() if each.bytes > limit)
+        """Returns the block that the bus refused, of at least one: the first that is too large. Where none is, it may be the
+        largest, which is returned, and from now on less than that is too large."""
+        for block in filter(self.is_too_large, blocks):
+            return next(filter(self.is_too_large, block.apart()))
         largest = max(max(blocks, key=lambda block: block.bytes).apart(), key=lambda block: block.bytes)
         self._refused[largest.topic] = largest.bytes * 3 // 4
         return largest
+
+    def is_too_large(self, block: Block) -> bool:
+        """Whether a message of the block is larger than its topic takes, as the bus said."""
+        limit = self.bytes_max.get(block.topic)
+        return limit is not None and block.bytes > limit
 
     def forget_refused(self) -> None:
         self._refused.clear()

@@ -11,8 +11,9 @@ from hotspare.ha.rules.facts import InboundFacts, Intake, OtherMember
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 
 OTHER_PARTITIONS_HINT = (
-    "partitions cannot be taken away: run the project under another --prefix, whose topics it makes itself, and publish there; if "
-    "others write this topic, bring it in by `hotspare publish --topic` or a kafka connector that names it"
+    "partitions cannot be taken away: start it with as many --shards as the topic has partitions, or under another --prefix, whose "
+    "topics it makes itself, and publish there; if others write this topic, bring it in by `hotspare publish --topic` or a kafka "
+    "connector that names it"
 )
 
 

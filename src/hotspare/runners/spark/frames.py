@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from hotspare.engine.head.unknown_members import unknown_of, with_unknown
+
 FRAME_SCHEMA_DDL = "topic int, partition int, first bigint, frame binary"
 FRAME_SCHEMA = pa.schema(
     [
@@ -22,12 +24,19 @@ FRAME_SCHEMA = pa.schema(
 
 
 def packed(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
-    """Batches of one schema, at least one, as an Arrow IPC stream."""
+    """Returns batches of one schema, at least one, as an Arrow IPC stream."""
+    unknown = [each for batch in batches for each in unknown_of(batch.schema)]
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+    with pa.ipc.new_stream(sink, with_unknown(batches[0], unknown).schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
     return sink.getvalue()
+
+
+def unpacked(stream: bytes | pa.Buffer) -> list[pa.RecordBatch]:
+    """Returns the batches that were packed; what is unknown in any of them goes with the first."""
+    found = list(pa.ipc.open_stream(stream))
+    return [*found[:1], *(with_unknown(batch, []) for batch in found[1:])]
 
 
 def frame(topic: int, partition: int, first: int, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -49,4 +58,4 @@ def unframe(frames: pa.Table) -> list[pa.RecordBatch]:
     keys = zip(*(frames.column(name).to_pylist() for name in ("topic", "partition", "first")), strict=True)
     order = [row for _, row in sorted((key, row) for row, key in enumerate(keys))]
     values = frames.column("frame")
-    return [batch for row in order for batch in pa.ipc.open_stream(values[row].as_buffer())]
+    return [batch for row in order for batch in unpacked(values[row].as_buffer())]

@@ -37,7 +37,7 @@ from hotspare.runners.reading import (
     raw_batch,
     read_when_there,
 )
-from hotspare.runners.spark.frames import packed
+from hotspare.runners.spark.frames import packed, unpacked
 
 SPAN_S = 30.0
 """So long a span lasts. Between two of them events wait for about 0.1 s: less than one event in a hundred."""
@@ -134,4 +134,4 @@ def _only(word: bytes) -> Only:
 
 
 def _unpacked(body: bytes) -> list[pa.RecordBatch]:
-    return list(pa.ipc.open_stream(body)) if body else []
+    return unpacked(body) if body else []

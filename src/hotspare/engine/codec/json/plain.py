@@ -32,6 +32,8 @@ from hotspare.engine.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadR
 from hotspare.model.types import FieldType, Schema
 
 EVENT_MEMBER = "event"
+OWN_PREFIX = "hs:"
+"""Members of outputs begin so that no field has (`json.rows`)."""
 DEPTH_MAX = 100
 """Limit on objects and arrays inside each other."""
 _BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
@@ -188,6 +190,18 @@ def unknown_members(value: bytes, schema: Schema) -> list[frozenset[str]]:
         members = [] if isinstance(item, _NoObject) else _event_members(item[0], schema)[0]
         found.append(frozenset(name for name, _ in members) - known)
     return found
+
+
+def first_unknown(value: bytes, schema: Schema) -> tuple[frozenset[str], frozenset[str]]:
+    """Returns of a message's first object the names of members that mean nothing in an event, and of the fields that it lacks; none
+    if no object can be read."""
+    try:
+        item, _ = _DECODER.raw_decode(value[value.index(b"{") :].decode())
+    except (ValueError, RecursionError):
+        return frozenset(), frozenset()
+    names, known = [name for name, _ in _event_members(item, schema)[0]], frozenset(names_wanted(schema))
+    unknown = frozenset(name for name in names if name not in known and not name.startswith(OWN_PREFIX))
+    return unknown, frozenset(schema.names) - frozenset(names)
 
 
 def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:

@@ -1,0 +1,27 @@
+"""Looks at the first events of a source, and warns once of members that no field of the window has: they are ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hotspare.adapters.files.canonical import RowForm
+from hotspare.engine.head.unknown_members import sentence_of
+
+_ROWS = 100
+"""How many rows are looked at."""
+
+
+class FirstMembers:
+    """`form` is that of the rows. Threads may share it; then it may warn more than once."""
+
+    def __init__(self, source: str, form: RowForm, warn: Callable[[str], None]) -> None:
+        self._source, self._form, self._warn = source, form, warn
+        self._is_done = False
+
+    def look(self, rows: Sequence[bytes]) -> None:
+        """Takes rows as they come, before any of them is rewritten; only the first call with rows counts."""
+        if self._is_done or not rows:
+            return
+        self._is_done = True
+        if unknown := self._form.unknown_members(rows[:_ROWS]):
+            self._warn(sentence_of(self._source, unknown))
