@@ -1,4 +1,4 @@
-"""What the order of evictions costs: `evict: before` and `evict: after` over one source -> copy -> aggregate, in the engine core.
+"""Compares `evict: before` with `evict: after`, over one source -> copy -> aggregate, in the engine core.
 
 Events per second of processor time, medians over repetitions that are taken in turn, and outputs per event, for a window of the
 newest rows of all and of each key. With `after` the aggregate changes a group for the new row and a group for the evicted one, with

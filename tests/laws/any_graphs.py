@@ -202,6 +202,14 @@ def _copy_of_groups(draft: Draft, name: str) -> Made:
     return {"type": "copy", "retention": retention}, [draft.edge(draft.given(), name)]
 
 
+def _copy_by_event_time(draft: Draft, name: str) -> Made:
+    kind = draft.one(["bytime_sliding", "bytime_sliding", "bytime_jumping", "bytime_jumping_lookback"])
+    retention: Window = {kind: draft.one(["1 second", "2500 milliseconds"]), "field": "at", "evict": draft.one(EVICTIONS)}
+    if kind.endswith("lookback"):
+        retention["unit"] = "second"
+    return {"type": "copy", "retention": retention}, [draft.edge(draft.given(), name)]
+
+
 def _filter(draft: Draft, name: str) -> Made:
     return {"type": "filter", "index": draft.one(ANY_INDEX), "condition": draft.one(CONDITIONS)}, [draft.edge(draft.given(), name)]
 
@@ -461,6 +469,15 @@ def graphs(random: Random, windows_max: int = 11, sources: int = 0) -> Graph:
     makers = random.sample(MAKERS, random.randint(2, 6))  # a few types meet each other more often than all do
     for _ in range(random.randint(3, max(3, windows_max - 2))):
         graph = _grown(graph, random, makers)
+    return graph
+
+
+def idle(random: Random, sources: int = 0) -> Graph:
+    """Returns a graph whose windows go by event time, which advances where no event comes; `sources` as in `graphs`."""
+    graph = _started(random, sources or random.randint(1, 2))
+    graph = replace(graph, windows={name: {**each, "idle": "1 second"} for name, each in graph.windows.items()})
+    for _ in range(random.randint(2, 5)):
+        graph = _grown(graph, random, (_copy_by_event_time, _copy_by_event_time, _aggregate, _filter, _union, _pattern))
     return graph
 
 

@@ -276,7 +276,7 @@ class _TimeOrder:
         self._is_done = not file.time_field
 
     def look(self, times_us: Int64s, lines: Int64s) -> None:
-        """Takes the rows that come next; a file that is repeated begins anew."""
+        """Takes the rows that come next; if the file is repeated, its times may begin again."""
         if self._is_done or not len(lines):
             return
         if lines[0] <= self._line:
