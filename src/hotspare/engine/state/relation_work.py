@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hotspare.engine.kernels import Whole
 from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.slots import NEWEST, NONE, UNSET
 from hotspare.engine.rows.chunk import NO_BEATS, Bools, Chunk, Int64s, Timeline
@@ -90,7 +91,7 @@ class RelationWork:
         (rank, over_us), self.idle_beats = self.idle_beats[0].tolist(), self.idle_beats[1:]
         if state[NEWEST] == UNSET:
             return
-        edge = np.int64(state[NEWEST] + over_us)
+        edge: Whole = np.int64(state[NEWEST] + over_us)
         if policy.kind != k.TIME_SLIDING:
             edge = k.boundary_passed(state, policy, edge)
         if edge != UNSET:
