@@ -317,7 +317,10 @@ def _running_source(draw: st.DrawFn) -> SourceWindow:
     accepts = draw(st.sampled_from(AcceptedOpcodes))
     origin = draw(st.sampled_from(KeyOrigin)) if accepts is AcceptedOpcodes.INSERT_ONLY else KeyOrigin.GIVEN
     retention = draw(st.none() | short_retentions()) if index is not IndexType.EMPTY else None
-    return SourceWindow(name="w0", schema=ROW, index=index, accepts=accepts, key_origin=origin, retention=retention)
+    idle_us = draw(st.sampled_from([0, 0, 1, 1_000_000]))
+    return SourceWindow(
+        name="w0", schema=ROW, index=index, accepts=accepts, key_origin=origin, retention=retention, idle_us=idle_us
+    )
 
 
 def _running_window(draw: st.DrawFn, name: str) -> Window:

@@ -202,6 +202,14 @@ def _copy_of_groups(draft: Draft, name: str) -> Made:
     return {"type": "copy", "retention": retention}, [draft.edge(draft.given(), name)]
 
 
+def _copy_by_event_time(draft: Draft, name: str) -> Made:
+    kind = draft.one(["bytime_sliding", "bytime_sliding", "bytime_jumping", "bytime_jumping_lookback"])
+    retention: Window = {kind: draft.one(["1 second", "2500 milliseconds"]), "field": "at", "evict": draft.one(EVICTIONS)}
+    if kind.endswith("lookback"):
+        retention["unit"] = "second"
+    return {"type": "copy", "retention": retention}, [draft.edge(draft.given(), name)]
+
+
 def _filter(draft: Draft, name: str) -> Made:
     return {"type": "filter", "index": draft.one(ANY_INDEX), "condition": draft.one(CONDITIONS)}, [draft.edge(draft.given(), name)]
 
@@ -464,9 +472,23 @@ def graphs(random: Random, windows_max: int = 11, sources: int = 0) -> Graph:
     return graph
 
 
+def _with_idle_sources(graph: Graph) -> Graph:
+    return replace(graph, windows={name: {**each, "idle": "1 second"} for name, each in graph.windows.items()})
+
+
+def idle(random: Random, sources: int = 0) -> Graph:
+    """Returns a graph whose windows go by event time, which advances where no event comes; `sources` as in `graphs`."""
+    graph = _started(random, sources or random.randint(1, 2))
+    graph = _with_idle_sources(graph)
+    for _ in range(random.randint(2, 5)):
+        graph = _grown(graph, random, (_copy_by_event_time, _copy_by_event_time, _aggregate, _filter, _union, _pattern))
+    return graph
+
+
 KEEPERS: tuple[tuple[Maker, ...], ...] = (
     (_copy,),
     (_copy,),
+    (_copy_by_event_time,),
     (_copy_of_groups, _copy),
     (_join,),
     (_aggregate,),
@@ -485,6 +507,8 @@ def keepers(random: Random, rows_max: int) -> Graph:
     if random.random() < 0.3:
         streams = {name: {"type": "source", "schema": FIELDS, **STREAM} for name in graph.windows}
         graph = replace(graph, windows=streams)
+    if random.random() < 0.3:
+        graph = _with_idle_sources(graph)
     makers, sources = random.choice(KEEPERS), list(graph.windows)
     for _ in range(random.randint(3, 6)):
         graph = _grown(graph, random, makers, sources if random.random() < 0.8 else (), rows_max)

@@ -20,7 +20,7 @@ project: everything
 queries:
   cq:
     windows:
-      loose: {type: source, opcodes: any, index: empty, schema: "id*:string,at:stamp,x:double,s:string"}
+      loose: {type: source, opcodes: any, index: empty, schema: "id*:string,at:stamp,x:double,s:string", idle: 3 seconds}
       keyed: {type: source, opcodes: any, schema: "id*:string,at:stamp,x:double,s:string"}
       generated:
         type: source

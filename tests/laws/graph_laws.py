@@ -222,7 +222,8 @@ def _is_table(leaving: Changelog) -> bool:
 def follows_from_rows(window: Window) -> bool:
     """Whether what a window holds is a function of the rows of its inputs."""
     if any(
-        extra in window for extra in ("pulse", "updates", "output", "produces", "retention", "code", "regenerates", "streaming")
+        extra in window
+        for extra in ("pulse", "updates", "output", "produces", "emit", "retention", "code", "regenerates", "streaming")
     ):
         return False
     texts = [window.get("condition", ""), *window.get("outputs", {}).values()] if window["type"] != "transpose" else []

@@ -46,15 +46,20 @@ class Limits:
 
 @dataclass
 class Index:
-    """Rows by key, in order of arrival, each with its time; forgets by `limits`."""
+    """Rows by key, in order of arrival, each with its time; forgets by `limits`. `idle_us` after the newest event that tells its
+    time was appended, at `came_us`, event time advances at heartbeats; 0: it does not."""
 
     limits: Limits | None = None
     rows: dict[int, tuple[Row, int]] = field(default_factory=dict)
     newest: int | None = None
     boundary: int | None = None
+    idle_us: int = 0
+    came_us: int | None = None
 
     def take(self, event: Event, now: int) -> list[Event]:
         """What the event does to the table, and what leaves it because of that."""
+        if event.opcode not in ("D", "SD") and "R" not in event.flags and event.row[3:] not in ((), (None,)):
+            self.came_us = now
         made = self._resolved(event, now)
         came = event.row[0] if made and made[0].opcode != "D" else None
         if came is None or self.limits is None:
@@ -81,9 +86,13 @@ class Index:
 
     def beat(self, now: int) -> list[Event]:
         """A heartbeat."""
-        if self.limits is None or self.limits.by_event or self.limits.kind.startswith("bycount"):
+        if self.limits is None or self.limits.kind.startswith("bycount"):
             return []
-        return self._by_time(now, None)
+        if not self.limits.by_event:
+            return self._by_time(now, None)
+        if not self.idle_us or self.newest is None or self.came_us is None or now - self.came_us <= self.idle_us:
+            return []
+        return self._by_time(self.newest + now - self.came_us - self.idle_us, None)
 
     def begin(self, now: int) -> None:
         """The first time that is seen at all."""

@@ -23,7 +23,7 @@ from hotspare.errors import ProjectError
 from tests.laws.absent_law import broken as breaks_where_absent
 from tests.laws.absent_law import drawn as drawn_with_many_rows
 from tests.laws.any_changelogs import Given, changelogs
-from tests.laws.any_graphs import Graph, diamonds, graphs
+from tests.laws.any_graphs import Graph, diamonds, graphs, idle
 from tests.laws.graph_kit import TOPICS, fails_over
 from tests.laws.graph_laws import broken, shrunk
 from tests.laws.table_laws import tables_differ
@@ -84,15 +84,17 @@ def _tries(seed: int, windows_max: int, twin: TwinEngine, folder: Path) -> Itera
 
 
 def drawn(seed: int, windows_max: int = WINDOWS_MAX) -> tuple[Graph, list[Given]]:
-    """The graph and the changelog of a seed; every third graph is a diamond."""
+    """The graph and the changelog of a seed; every third graph is a diamond, and one of six has idle sources."""
     random = Random(seed)
-    graph = diamonds(random) if seed % 3 == 0 else graphs(random, windows_max)
+    graph = diamonds(random) if seed % 3 == 0 else idle(random) if seed % 6 == 1 else graphs(random, windows_max)
     return graph, changelogs(random, graph.sources)
 
 
 def drawn_for_clusters(seed: int, windows_max: int = WINDOWS_MAX) -> Graph:
     """The graph of a seed for a simulated cluster."""
     random = Random(seed)
+    if seed % 6 == 1:
+        return idle(random, TOPICS)
     return diamonds(random, TOPICS) if seed % 3 == 0 else graphs(random, windows_max, TOPICS)
 
 

@@ -140,6 +140,9 @@ class PlainProject:
         self.windows = {w.name: _plain(w, kinds.get(self.above.get(w.name, ""), "")) for w in query.windows}
         source = query.windows[0]
         assert isinstance(source, SourceWindow)
+        for window in self.windows.values():
+            if window.table is not None:
+                window.table.idle_us = source.idle_us
         self._source = source
         self._keys = 0
         self._interval = project.heartbeat_interval_us

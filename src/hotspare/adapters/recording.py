@@ -91,7 +91,8 @@ def record(
     `topics` is the number of inbound topics. Rows of equal time from several files of one topic stand in the order of the files.
     A last tick closes every topic, so that nothing waits for what comes after; where windows have pulses, time goes on to the next
     one of each interval of `pulses_us`. With RunUntil.END the last batch is a tick of END_FORM in every topic (`is_end`).
-    `places` gets each message's file and line, `warn` what looks wrong of a file's first rows.
+    `places` gets each message's file and line; `warn` what looks wrong of a file's first rows and, of several files, the first row
+    of each whose time is before that of a row ahead of it.
     UsageError where a file cannot be read or its time has more than `ticks_max` heartbeats.
     """
     progress = progress if progress is not None else RecordingProgress()
@@ -250,7 +251,9 @@ def _merged(files: Sequence[ReplayFile], progress: RecordingProgress, warn: Call
     if len(files) == 1:
         yield from _runs(files[0], 0, progress, warn)
         return
-    merged = heapq.merge(*(_keyed(_runs(file, place, progress, warn), file.topic) for place, file in enumerate(files)))
+    orders = [_TimeOrder(file, warn) for file in files]
+    runs = (_runs(file, place, progress, warn, orders[place]) for place, file in enumerate(files))
+    merged = heapq.merge(*(_keyed(each, file.topic) for each, file in zip(runs, files, strict=True)))
     for place, rows in groupby(merged, key=lambda row: row[2]):
         while some := list(islice(rows, _ROWS)):
             times_us, lines = (np.array([row[i] for row in some], np.int64) for i in (0, 5))
@@ -265,13 +268,43 @@ def _keyed(runs: Iterator[_Run], topic: int) -> Iterator[tuple[int, int, int, in
             number += 1
 
 
-def _runs(file: ReplayFile, place: int, progress: RecordingProgress, warn: Callable[[str], None]) -> Iterator[_Run]:
-    """The rows with their times, which never fall; _NEVER before the first one."""
+class _TimeOrder:
+    """Warns once if a row of a file is older than a row before it."""
+
+    def __init__(self, file: ReplayFile, warn: Callable[[str], None]) -> None:
+        self._file, self._warn = file, warn
+        self._newest_us, self._line = _NEVER, 0
+        self._is_done = not file.time_field
+
+    def look(self, times_us: Int64s, lines: Int64s) -> None:
+        """Takes the rows that come next; if the file is repeated, its times may begin again."""
+        if self._is_done or not len(lines):
+            return
+        if lines[0] <= self._line:
+            self._newest_us = _NEVER
+        before_us = np.maximum.accumulate(np.append(self._newest_us, times_us))
+        self._newest_us, self._line = int(before_us[-1]), int(lines[-1])
+        late = np.flatnonzero((times_us < before_us[:-1]) & (times_us != _NEVER))
+        if len(late):
+            self._is_done, field = True, self._file.time_field
+            self._warn(
+                f"{self._file.path}:{lines[late[0]]}: the time in field {field} goes back: this row, and others like it, take the "
+                f"place of the newest time before them among the rows of other files; sort the file by {field}"
+            )
+
+
+def _runs(
+    file: ReplayFile, place: int, progress: RecordingProgress, warn: Callable[[str], None], order: _TimeOrder | None = None
+) -> Iterator[_Run]:
+    """The rows with their times, which never fall; _NEVER before the first one. `order` looks at the times as they stand."""
     newest_us, number = _NEVER, 0
     stamps = FirstStamps(str(file.path), file.schema, warn)
     for values, lines in _blocks(file, progress, warn=warn):
         stamps.look(values.slice(0, FirstStamps.ROWS).to_pylist(), file.options.form.written)
-        times_us = np.maximum.accumulate(np.append(newest_us, _times_us(file, values, number)))[1:]
+        own_us = _times_us(file, values, number)
+        if order is not None:
+            order.look(own_us, lines)
+        times_us = np.maximum.accumulate(np.append(newest_us, own_us))[1:]
         newest_us = int(times_us[-1])
         yield _Run(place, times_us, values, lines)
         number += len(values)

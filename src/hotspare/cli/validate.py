@@ -181,7 +181,6 @@ def _show(resolved: Resolved, prefix: str) -> None:
 def _show_shards(plan: Plan, prefix: str, shards: int) -> None:
     """How the project is divided, and what of its results depends on that."""
     from hotspare.bus.naming import group_name
-    from hotspare.engine.operators.contract import Clock
     from hotspare.model.partitioning import partition_fields
     from hotspare.shard import Shard
 
@@ -191,5 +190,5 @@ def _show_shards(plan: Plan, prefix: str, shards: int) -> None:
     for source, field in by.items():
         typer.echo(f"rows of {source} go into partition murmur2({field}) mod {shards}")
     for node in plan.nodes:
-        if node.operator.clock is Clock.EVENT_TIME:
+        if node.operator.clock.has_event_time:
             typer.echo(f"note: what {node.operator.id} forgets follows the newest row of any key in its shard", err=True)

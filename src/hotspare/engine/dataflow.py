@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hotspare.engine.kernels.ordering import order_by_number
-from hotspare.engine.operators.contract import Applied, Clock
+from hotspare.engine.operators.contract import Applied
 from hotspare.engine.operators.rowwise import passed_rows
 from hotspare.engine.plan import Plan
 from hotspare.engine.poison import WindowFailure
@@ -111,7 +111,7 @@ class Dataflow:
             return self._sent(i, Applied(inputs[0])) if topic is not None and inputs[0] is not None else None
         comes = self._has_more[i] or inputs.count(None) < len(inputs)
         clock, ends = node.operator.clock, self._given[i] <= self._timeline.end_rank < until
-        if not comes and (until == self._given[i] or not (clock is Clock.TICKS or (ends and clock is Clock.EVENT_TIME))):
+        if not comes and (until == self._given[i] or not (clock.has_ticks or (ends and clock.has_event_time))):
             self._given[i] = self._until[i] = until
             return None
         given = [nothing if chunk is None else chunk for chunk, nothing in zip(inputs, node.nothing, strict=True)]

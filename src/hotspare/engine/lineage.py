@@ -13,7 +13,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hotspare.engine.operators.contract import Clock
 from hotspare.engine.plan import Plan, Stage
 from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.model.fingerprint import stream_meaning, window_meaning
@@ -61,7 +60,7 @@ def _own(plan: Plan, window: ResolvedWindow) -> object:
 def _ticking(plan: Plan) -> frozenset[WindowId]:
     """The windows that do something because time passes, apart from what their streams add."""
     nodes = (node for node in plan.nodes if node.stage not in _OF_STREAMS)
-    return frozenset(node.operator.id for node in nodes if node.operator.clock is Clock.TICKS)
+    return frozenset(node.operator.id for node in nodes if node.operator.clock.has_ticks)
 
 
 def _hash(content: object) -> str:

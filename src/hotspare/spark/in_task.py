@@ -20,7 +20,6 @@ from hotspare.engine.codec.csv.decode import DecodedRows, kept_rows
 from hotspare.engine.given_order import GivenOrderCore
 from hotspare.engine.head.head import Head
 from hotspare.engine.heartbeats import Heartbeats, Segment, end_us_of
-from hotspare.engine.operators.contract import Clock
 from hotspare.engine.plan import Plan, compile_plan
 from hotspare.engine.rows.bad_reasons import RowReason
 from hotspare.engine.rows.batch import BAD_STREAM, END_FORM
@@ -281,7 +280,7 @@ def output_names(schema: Schema) -> list[str]:
 
 def needs_ticks(plan: Plan) -> bool:
     """Whether anything happens because time passes."""
-    return any(node.operator.clock is Clock.TICKS for node in plan.nodes)
+    return any(node.operator.clock.has_ticks for node in plan.nodes)
 
 
 def _topics(rows: pa.RecordBatch) -> npt.NDArray[np.int32]:

@@ -77,6 +77,17 @@ def test_rows_without_a_time_come_first_at_the_first_time_of_all(tmp_path: Path)
     assert [(m[0], m[2]) for m in found if not m[3]] == [(1, 70), (1, 70), (0, 70), (0, 75)]
 
 
+def test_a_row_whose_time_goes_back_is_told_once_where_files_are_merged(tmp_path: Path) -> None:
+    """The first such row of each file, also beyond the first batch; a file that is repeated, and one alone, are in order."""
+    late = timed(tmp_path / "late", [*range(5_000), 7, 6, None, 5])
+    again, only = timed(tmp_path / "again", [5, None, 5], 1, repeats=2), timed(tmp_path / "only", [2, 1])
+    told: list[str] = []
+    for files in ([late, again], [only]):
+        assert list(record(files, 2, HEARTBEAT_US, warn=lambda sentence: None if "1971" in sentence else told.append(sentence)))
+    (sentence,) = told
+    assert sentence.startswith(f"{late.path}:5001: the time in field at goes back")
+
+
 def test_the_input_ends_in_a_batch_of_its_own(tmp_path: Path) -> None:
     *_, last = record([timed(tmp_path / "a", [70])], 2, HEARTBEAT_US)
     assert is_end(last)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -36,6 +36,11 @@ class Event:
     event_time: int | None
     time: int
 
+    @property
+    def advanced(self) -> int | None:
+        """The time by which event time has advanced at a heartbeat since the newest row, None if it has not."""
+        return None if self.opcode or self.event_time is None else self.event_time - 90
+
 
 @dataclass
 class Model:
@@ -52,7 +57,9 @@ class Model:
         if self.boundary is None and not self.policy.by_event and self.policy.kind >= k.TIME_JUMPING:
             self._cross(event.time)
         if event.opcode == 0:
-            if not self.policy.by_event and self.policy.kind >= k.TIME_SLIDING:
+            if self.policy.by_event and self.newest is not None and (over := event.advanced) is not None:
+                self._time_retention(self.newest + over, None, rank)
+            elif not self.policy.by_event and self.policy.kind >= k.TIME_SLIDING:
                 self._time_retention(event.time, None, rank)
             return
         first = len(self.outputs)
@@ -165,7 +172,12 @@ def chunk_of(events: list[Event]) -> tuple[Chunk, Timeline, RowTime, list[int]]:
     valid = np.array([[v is not None for v in row] for row in values], np.bool_).reshape(len(rows), 3)
     opcode, flags = (np.array([getattr(events[i], name) for i in rows], np.uint8) for name in ("opcode", "flags"))
     times = [events[i].event_time for i in rows]
-    row_time = RowTime(np.array([t or 0 for t in times], np.int64), np.array([t is not None for t in times], np.bool_))
+    advanced = [(i, event.advanced) for i, event in enumerate(events) if event.advanced is not None]
+    row_time = RowTime(
+        np.array([t or 0 for t in times], np.int64),
+        np.array([t is not None for t in times], np.bool_),
+        np.array(advanced, np.int64).reshape(-1, 2),
+    )
     beats = np.array([i for i, event in enumerate(events) if not event.opcode], np.int64)
     timeline = Timeline(np.array([event.time for event in events], np.int64), beats)
     return Chunk(np.array(rows, np.int64), opcode, flags, lanes, valid), timeline, row_time, rows
@@ -242,7 +254,12 @@ def without_pairs(events: list[Event]) -> tuple[Chunk, Timeline, RowTime, list[i
     second = np.concatenate([[False], twice[1:] == twice[:-1]]) if len(twice) else np.zeros(0, np.bool_)
     opcode = np.where(second, np.uint8(DELETE), chunk.opcode[twice])
     paired = Chunk(chunk.rank[twice], opcode, chunk.flags[twice], chunk.lanes[twice], chunk.valid[twice])
-    return paired, timeline, RowTime(row_time.time_us[twice], row_time.valid[twice]), [rows[i] for i in twice.tolist()]
+    return (
+        paired,
+        timeline,
+        replace(row_time, time_us=row_time.time_us[twice], valid=row_time.valid[twice]),
+        [rows[i] for i in twice.tolist()],
+    )
 
 
 def test_many_rows_come_and_go() -> None:

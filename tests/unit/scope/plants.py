@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import PurePosixPath
@@ -21,11 +21,11 @@ import pytest
 from hotspare.adapters.received import RowChoice
 from hotspare.bus.memory import MemoryBusClient, MemoryProducer
 from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
-from hotspare.engine.operators import copy as copies
 from hotspare.engine.operators import join as joins
+from hotspare.engine.operators import keyed
 from hotspare.engine.operators import union as unions
 from hotspare.engine.operators.contract import Applied, Clock
-from hotspare.engine.operators.keyed import apply_relation
+from hotspare.engine.operators.copy import CopyOperator
 from hotspare.engine.operators.source import SourceOperator
 from hotspare.engine.operators.union import merged
 from hotspare.engine.pipeline import Pipeline
@@ -83,12 +83,14 @@ def properties_stay_as_they_are(patch: Patch) -> None:
 
 
 def _copied(patch: Patch, before: Callable[[Chunk], Chunk], after: Callable[[Chunk], Chunk]) -> None:
-    def changed(relation: Any, chunk: Chunk, *rest: Any) -> Applied:
-        applied = apply_relation(relation, before(chunk), *rest)
+    apply = CopyOperator.apply
+
+    def changed(self: CopyOperator, page: Any, inputs: Sequence[Chunk], *rest: Any) -> Applied:
+        applied = apply(self, page, [before(chunk) for chunk in inputs], *rest)
         applied.chunk = after(applied.chunk)
         return applied
 
-    patch.setattr(copies, "apply_relation", changed)
+    patch.setattr(CopyOperator, "apply", changed)
 
 
 def _as_it_is(chunk: Chunk) -> Chunk:
@@ -130,7 +132,7 @@ def keys_are_not_generated(patch: Patch) -> None:
 
 @plant("A20", "tests/cases/windows/copy_system_time_sliding.case")
 def retention_sees_no_ticks(patch: Patch) -> None:
-    patch.setattr(copies, "clock_of", lambda retention: Clock.NONE)
+    patch.setattr(keyed, "clock_of", lambda *_: Clock.NONE)
 
 
 @plant("A27", "tests/cases/windows/join_kinds.case")

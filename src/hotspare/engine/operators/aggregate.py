@@ -35,11 +35,11 @@ from hotspare.engine.operators.aggregate_groups import CHANGES, Groups
 from hotspare.engine.operators.aggregate_program import Keeps, Planner
 from hotspare.engine.operators.contract import SHARD_BITS, Applied, BadReason, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, relation_of, resolved_events
-from hotspare.engine.operators.new_rows import by_retention, inserts_of
+from hotspare.engine.operators.new_rows import inserts_of
 from hotspare.engine.operators.row_work import RowWork
 from hotspare.engine.operators.rowwise import GIVEN, passed_rows
 from hotspare.engine.rows.changelog import INSERTS, RELATION, Keys, Opcodes
-from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, all_true
+from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, all_true, by_retention
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.state.identifiers import identifiers, seed_of
 from hotspare.engine.state.pages import Counters, Page

@@ -70,6 +70,16 @@ class Clock(Enum):
     end of an input."""
     TICKS = "ticks"
     """Something, at heartbeats: it is called at every one, with or without rows."""
+    EVENT_TIME_AND_TICKS = "event time and ticks"
+    """Both: event time advances at rows, and at heartbeats if the sources are idle."""
+
+    @property
+    def has_event_time(self) -> bool:
+        return self in (Clock.EVENT_TIME, Clock.EVENT_TIME_AND_TICKS)
+
+    @property
+    def has_ticks(self) -> bool:
+        return self in (Clock.TICKS, Clock.EVENT_TIME_AND_TICKS)
 
 
 class Operator(ABC):

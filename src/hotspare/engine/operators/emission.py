@@ -35,10 +35,10 @@ from hotspare.engine.kernels import slots
 from hotspare.engine.kernels.outputs import due_heartbeats
 from hotspare.engine.operators.contract import Applied, BadReason, Clock, Input, Operator
 from hotspare.engine.operators.keyed import bad_events, refusals
-from hotspare.engine.operators.new_rows import NewRows, by_retention, inserts_of
+from hotspare.engine.operators.new_rows import NewRows, inserts_of
 from hotspare.engine.partition_clock import NO_TIME
 from hotspare.engine.rows.changelog import Changelog, Opcodes
-from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
+from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline, by_retention
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.state.lanes import coded_columns
 from hotspare.engine.state.pages import Counters, Page, Pending

@@ -7,19 +7,23 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
+from hotspare.engine.head.stateless import deletes
 from hotspare.engine.kernels import relation as k
+from hotspare.engine.kernels.slots import UNSET
 from hotspare.engine.operators.contract import Applied, BadReason, Clock
+from hotspare.engine.operators.idle import event_clock, idle_beats
 from hotspare.engine.rows.changelog import PUBLISHED, Changelog, Deletes, Keys, Opcodes
-from hotspare.engine.rows.chunk import Chunk, Timeline
+from hotspare.engine.rows.chunk import Chunk, Timeline, by_retention
 from hotspare.engine.rows.event_texts import event_texts
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.state.absent import WhenRead
 from hotspare.engine.state.lanes import coded_columns, to_arrow_columns
-from hotspare.engine.state.pages import Part
+from hotspare.engine.state.pages import Counters, Page, Part
 from hotspare.engine.state.relation import KEEP_ALL, Change, Relation, Resolution, RowTime, Shape
 from hotspare.engine.state.strings import StringTable
 from hotspare.engine.state.text_pieces import text_pieces
 from hotspare.model.project import Emit, Eviction, IndexType, Retention, RetentionKind, Window
+from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
 
 _KIND: dict[RetentionKind, int] = {
@@ -38,6 +42,8 @@ _REASON: dict[int, BadReason] = {
 }
 _CAUSES = [(str(_REASON[why]), _REASON[why].sentence) for why in range(len(_REASON))]
 _DATE_UNIT_US = 1_000_000
+ROWS, CAME = "rows", "came"
+"""Parts of a page: the rows of a window, and when the newest event was appended that tells the time."""
 EVENT_TIME_US_MAX = 2**61
 """73,000 years: the difference of two such times is no overflow, whatever an event says."""
 
@@ -80,40 +86,55 @@ def keeps_index(window: Window, given: Changelog) -> bool:
     return window.index is not IndexType.EMPTY and not is_stream
 
 
-def clock_of(retention: Retention | None) -> Clock:
-    """What a relation with this retention needs of time."""
+def clock_of(retention: Retention | None, idle_us: int) -> Clock:
+    """Returns what a relation with this retention needs of time; `idle_us` as in `ResolvedWindow`."""
     if retention is None or retention.kind.is_by_count:
         return Clock.NONE
-    return Clock.EVENT_TIME if retention.time_field else Clock.TICKS
+    return event_clock(idle_us) if retention.time_field else Clock.TICKS
 
 
-def row_time(chunk: Chunk, schema: Schema, retention: Retention | None) -> RowTime | None:
-    """Event time of each row; None where the retention does not ask for it. Times beyond EVENT_TIME_US_MAX count as that."""
-    if retention is None or not retention.time_field:
-        return None
-    column = schema.index[retention.time_field]
-    unit = _DATE_UNIT_US if schema.fields[column].type is FieldType.DATE else 1
-    farthest = EVENT_TIME_US_MAX // unit
-    return RowTime(np.clip(chunk.lanes[:, column], -farthest, farthest) * unit, np.ascontiguousarray(chunk.valid[:, column]))
+class KeptRows:
+    """The rows of a window whose index has the schema of its input, and their retention: the parts `ROWS` and `CAME` of its page.
+    Immutable; `clock` and `leaving` are those of the window."""
 
+    def __init__(self, window: ResolvedWindow, retention: Retention | None, given: Changelog) -> None:
+        self._schema, self._retention, self._given = window.schema, retention, given
+        self.clock, self.leaving = clock_of(retention, window.idle_us), kept_by(given, retention)
+        self._idle_us = window.idle_us if self.clock.has_event_time else 0
+        columns = [self._schema.index[name] for name in retention.by] if retention is not None else []
+        self._double_groups = tuple(each for each in columns if self._schema.fields[each].type is FieldType.DOUBLE)
 
-def apply_relation(
-    relation: Relation, chunk: Chunk, timeline: Timeline, schema: Schema, retention: Retention | None, strings: StringTable
-) -> Applied:
-    """Resolve a chunk of the relation's own schema, or go on with an earlier one: what a keyed source or copy window does."""
-    rows_max = 3 * len(chunk) + timeline.extra_rows_max
-    if relation.is_done:
-        chunk = chunk.with_plain_doubles(_double_groups(schema, retention))
-        change = relation.change(chunk, timeline, row_time(chunk, schema, retention), rows_max)
-    else:
-        change = relation.go_on(rows_max)
-    return Applied(change.chunk, refusals(change, change.given, schema, strings), change.until)
+    def parts(self) -> dict[str, Part]:
+        """Returns fresh parts."""
+        found: dict[str, Part] = {ROWS: relation_of(self._schema, self._retention, self._given)}
+        if self._idle_us:
+            found[CAME] = came = Counters(1)
+            came.values[0] = UNSET
+        return found
 
+    def apply(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> Applied:
+        """Resolves a chunk, or goes on with an earlier one."""
+        relation, rows_max = cast(Relation, page.parts[ROWS]), 3 * len(chunk) + timeline.extra_rows_max
+        if relation.is_done:
+            chunk = chunk.with_plain_doubles(self._double_groups)
+            change = relation.change(chunk, timeline, self._row_time(page, chunk, timeline), rows_max)
+        else:
+            change = relation.go_on(rows_max)
+        return Applied(change.chunk, refusals(change, change.given, self._schema, strings), change.until)
 
-def _double_groups(schema: Schema, retention: Retention | None) -> tuple[int, ...]:
-    """Which fields of groups are doubles."""
-    columns = [schema.index[name] for name in retention.by] if retention is not None else []
-    return tuple(column for column in columns if schema.fields[column].type is FieldType.DOUBLE)
+    def _row_time(self, page: Page, chunk: Chunk, timeline: Timeline) -> RowTime | None:
+        """Returns the event time of each row, None if retention does not go by it. Times beyond EVENT_TIME_US_MAX count as that."""
+        if self._retention is None or not self._retention.time_field:
+            return None
+        column = self._schema.index[self._retention.time_field]
+        unit = _DATE_UNIT_US if self._schema.fields[column].type is FieldType.DATE else 1
+        farthest = EVENT_TIME_US_MAX // unit
+        time_us, valid = np.clip(chunk.lanes[:, column], -farthest, farthest) * unit, np.ascontiguousarray(chunk.valid[:, column])
+        if not self._idle_us:
+            return RowTime(time_us, valid)
+        tells_time = valid & ~deletes(chunk.opcode) & ~by_retention(chunk)
+        came_us = cast(Counters, page.parts[CAME]).values
+        return RowTime(time_us, valid, idle_beats(came_us, chunk.rank[tells_time], timeline, self._idle_us))
 
 
 def resolved_events(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from hotspare.engine.operators.keyed import relation_of
-from hotspare.engine.rows.chunk import Bools, Chunk, Timeline, UInt8s
+from hotspare.engine.rows.chunk import Bools, Chunk, Timeline, UInt8s, by_retention
 from hotspare.engine.state.relation import Relation
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import FieldType, Schema
@@ -61,12 +61,6 @@ class NewRows:
         was_there[rows] = given.opcode == Opcode.DELETE
         was_there[rows[unseen.change(given, timeline).refused_row]] = False
         return was_there
-
-
-def by_retention(chunk: Chunk) -> Bools:
-    """Returns which events retention caused."""
-    found: Bools = (chunk.flags & np.uint8(Flag.RETENTION)) != 0
-    return found
 
 
 def inserts_of(chunk: Chunk, chosen: Bools) -> Chunk:

@@ -29,12 +29,13 @@ from hotspare.engine.kernels.relation import UNTIL, Policy
 from hotspare.engine.kernels.slots import NEVER, UNSET
 from hotspare.engine.operators.contract import SHARD_BITS, Applied, Clock, Input, Operator
 from hotspare.engine.operators.generated_keys import KeyMaker
+from hotspare.engine.operators.idle import event_clock, idle_beats
 from hotspare.engine.operators.keyed import bad_events
 from hotspare.engine.patterns.calls import MATCHES, PatternCalls
-from hotspare.engine.patterns.columns import NO_BEATS, EventColumns, OrderedEvents, mirrored
+from hotspare.engine.patterns.columns import EventColumns, OrderedEvents, mirrored
 from hotspare.engine.patterns.program import Asked, compile_patterns
 from hotspare.engine.rows.changelog import DISTINCT
-from hotspare.engine.rows.chunk import Chunk, Int64s, Timeline
+from hotspare.engine.rows.chunk import NO_BEATS, Chunk, Int64s, Timeline
 from hotspare.engine.rows.elementwise import true_mask
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.engine.state.absent import WhenRead
@@ -90,9 +91,9 @@ class PatternOperator(Operator):
         schemas = [each.schema for each in self.inputs]
         times = declared.time_fields
         self._by_event = 1 if times else 0
-        self._idle_us = window.idle_us if times else 0
+        self._idle_us = window.idle_us if times and declared.has_limits else 0
         if declared.has_limits:
-            self.clock = Clock.EVENT_TIME if times and not self._idle_us else Clock.TICKS
+            self.clock = event_clock(self._idle_us) if times else Clock.TICKS
         sources = list(zip(names, schemas, strict=True))
         self._plan = compile_patterns(str(window.id), declared.at_work, sources, self.schema, self._by_event)
         places = {number: schema.index[times[name]] for number, (name, schema) in enumerate(sources) if name in times}
@@ -141,22 +142,15 @@ class PatternOperator(Operator):
 
     def _beats(self, page: Page, events: k.PatternEvents, timeline: Timeline) -> Int64s:
         """Rank and time of what ends limits: heartbeats, and the end of the input, which ends all of them."""
-        rank = timeline.heartbeat_rank if self.clock is Clock.TICKS else NO_BEATS[:, 0]
-        beats = np.column_stack((rank, timeline.time_us[rank]))
+        beats = NO_BEATS
         if self._idle_us:
-            beats = self._idle_beats(cast(Counters, page.parts[KEPT]).values, events, beats, timeline)
+            kept = cast(Counters, page.parts[KEPT]).values
+            newest_us = np.maximum.accumulate(np.append(kept[k.CLOCK], events.time))
+            beats = idle_beats(kept[_CAME:], events.rank, timeline, self._idle_us)
+            beats[:, 1] += newest_us[np.searchsorted(events.rank, beats[:, 0], side="right")]
+        elif self.clock is Clock.TICKS:
+            beats = np.column_stack((timeline.heartbeat_rank, timeline.time_us[timeline.heartbeat_rank]))
         return np.append(beats, [(timeline.end_rank, NEVER - 1)], axis=0) if timeline.has_end else beats
-
-    def _idle_beats(self, kept: Int64s, events: k.PatternEvents, beats: Int64s, timeline: Timeline) -> Int64s:
-        """The heartbeats at which event time has gone on by itself, each with the event time."""
-        newest_us = np.maximum.accumulate(np.append(kept[k.CLOCK], events.time))
-        came_us = np.append(kept[_CAME], timeline.time_us[events.rank])
-        kept[_CAME] = came_us[-1]
-        before = np.searchsorted(events.rank, beats[:, 0])
-        has_come = came_us[before] != UNSET
-        over_us = beats[:, 1] - np.where(has_come, came_us[before], beats[:, 1]) - self._idle_us
-        is_idle = over_us > 0
-        return np.column_stack((beats[is_idle, 0], newest_us[before[is_idle]] + over_us[is_idle]))
 
     def _bring(self, matches: MultiIndex, events: k.PatternEvents) -> None:
         """Read what a restore left in the store of the open matches in the partitions of these events."""

@@ -6,22 +6,18 @@ With an index they are resolved against it, so a later answer of one key updates
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 
 from hotspare.engine.head.stateless import Admission
 from hotspare.engine.operators.contract import Applied, Input, Operator
-from hotspare.engine.operators.keyed import apply_relation, bad_events, relation_of
+from hotspare.engine.operators.keyed import KeptRows, bad_events
 from hotspare.engine.rows.changelog import PUBLISHED
 from hotspare.engine.rows.chunk import Bools, Chunk, Timeline
 from hotspare.engine.state.pages import Page
-from hotspare.engine.state.relation import Relation
 from hotspare.engine.state.strings import StringTable
 from hotspare.model.project import AcceptedOpcodes, IndexType
 from hotspare.model.resolve import ResolvedWindow
-
-ROWS = "rows"
 
 
 class StatedbReaderOperator(Operator):
@@ -29,18 +25,18 @@ class StatedbReaderOperator(Operator):
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
-        self._keeps = window.window.index is not IndexType.EMPTY
+        self._kept = KeptRows(window, None, PUBLISHED) if window.window.index is not IndexType.EMPTY else None
         self._admission = Admission(AcceptedOpcodes.ANY)
         self._keys = np.array(self.schema.key_indexes, np.int64)
-        self.leaving = PUBLISHED.indexed() if self._keeps else PUBLISHED
+        self.leaving = PUBLISHED if self._kept is None else self._kept.leaving
 
     def open(self) -> Page:
-        return Page({ROWS: relation_of(self.schema)} if self._keeps else {})
+        return Page(self._kept.parts() if self._kept is not None else {})
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         (chunk,) = inputs
-        if self._keeps:
-            return apply_relation(cast(Relation, page.parts[ROWS]), chunk, timeline, self.schema, None, strings)
+        if self._kept is not None:
+            return self._kept.apply(page, chunk, timeline, strings)
         keyless: Bools = np.logical_not(chunk.valid[:, self._keys].all(axis=1))
         refused = self._admission.refused(chunk.opcode, keyless)
         if not len(refused):

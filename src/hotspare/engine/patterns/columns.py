@@ -21,7 +21,7 @@ from hotspare.engine.kernels import pattern_logic as k
 from hotspare.engine.operators.keyed import bad_events
 from hotspare.engine.patterns.program import Asked, ColumnForm, EventColumn, PatternPlan
 from hotspare.engine.rows.bad_reasons import BadReason
-from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.engine.rows.chunk import NO_BEATS, Bools, Chunk, Int64s, Timeline
 from hotspare.engine.rows.elementwise import true_mask
 from hotspare.engine.rows.ordering import in_order
 from hotspare.engine.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
@@ -32,7 +32,6 @@ from hotspare.model.events import Opcode
 from hotspare.model.types import FieldType, Schema
 
 _DATE_UNIT_US = 1_000_000
-NO_BEATS: Int64s = np.empty((0, 2), np.int64)
 TIME_US_MAX = 2**61
 """73,000 years: later and earlier times count as that."""
 _HIGHEST = np.int64(2**63 - 1)

@@ -24,6 +24,8 @@ EXTRA_ROWS_MAX = 1 << 14
 """What one row causes beyond a few rows is put out so many rows at a time: some hundredths of a second's work."""
 
 NO_END = -1
+NO_BEATS: Int64s = np.empty((0, 2), np.int64)
+"""Heartbeats as rank and time: none."""
 OUTPUT_BYTES_MAX = 16 << 20
 """Outputs leave in batches of about so much text at most, or of one row."""
 
@@ -121,6 +123,12 @@ class Chunk:
             np.empty((0, width), np.int64),
             np.empty((0, width), np.bool_),
         )
+
+
+def by_retention(chunk: Chunk) -> Bools:
+    """Returns which events retention caused."""
+    found: Bools = (chunk.flags & np.uint8(Flag.RETENTION)) != 0
+    return found
 
 
 class Positions(NamedTuple):

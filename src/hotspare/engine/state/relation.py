@@ -13,6 +13,8 @@ Semantics (SPEC A8-A13, A19-A23), where the sources leave a choice open:
 - A jumping window by system time starts with the first time that it sees, one by event time with its first row. The row whose
   event time passes a boundary stays. `bytime_jumping_lookback`: at each multiple of the unit since 1970, rows that are `limit` or
   more before it go (unverified).
+- At a heartbeat while sources are idle (`RowTime.idle_beats`), event time is later than the newest row says. That time evicts rows
+  and passes boundaries, but is not kept: the next row sets it again.
 
 Where an insert never brings a key that is there, rows stand in a `RowQueue` as long as they leave in the order in which they came.
 Where it is not known that they always will, the first event that wants it otherwise makes the queue pages with an index, and so
@@ -32,7 +34,7 @@ from hotspare.engine.kernels import relation as k
 from hotspare.engine.kernels.absent import UInt64s
 from hotspare.engine.kernels.pages import Rows
 from hotspare.engine.kernels.text_collection import mark_rows
-from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s
+from hotspare.engine.rows.chunk import NO_BEATS, Bools, Chunk, Int64s, Timeline, UInt8s
 from hotspare.engine.state.absent import AbsentPages, KeptPages, PageReader, WhenRead
 from hotspare.engine.state.absent_queue import AbsentRows
 from hotspare.engine.state.absent_relation import relate_where_absent, remember
@@ -42,7 +44,7 @@ from hotspare.engine.state.memory import STAYS, Home
 from hotspare.engine.state.pages import Column, Columns, expect
 from hotspare.engine.state.queue import RowQueue, Taken
 from hotspare.engine.state.relation_work import Change as Change
-from hotspare.engine.state.relation_work import RelationWork, beats_of, output_arrays, rank_to_go_on, resolution_of
+from hotspare.engine.state.relation_work import RelationWork, beats_of, output_arrays, resolution_of
 from hotspare.engine.state.relation_work import Resolution as Resolution
 from hotspare.engine.state.relation_work import RowTime as RowTime
 from hotspare.engine.state.row_layout import Known, Layout, RowsInMemory, RowsOfPage, RowSource, StoredPages, StoredRows, Times
@@ -172,7 +174,8 @@ class Relation:
             self._prepare_index()
         if self._queue is not None:
             self._queue.reserve(count)
-        return RelationWork(chunk, time_us, has_time, beats_of(self.policy, timeline), np.zeros(k.COUNTS_WIDTH, np.int64))
+        beats, idle_beats = beats_of(self.policy, timeline), NO_BEATS if row_time is None else row_time.idle_beats
+        return RelationWork(chunk, time_us, has_time, beats, np.zeros(k.COUNTS_WIDTH, np.int64), idle_beats)
 
     def _is_late(self) -> bool:
         """Whether there are so many rows that making an index of them would take long, should it be needed."""
@@ -197,17 +200,25 @@ class Relation:
         has_time = np.ones(len(chunk), np.bool_) if work.has_time is None else work.has_time
         given = k.InputArrays(chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid, work.time_us, has_time, work.beats)
         out = self._room(rows_max, len(chunk), work.counts)
-        state: Whole = k.DONE
         self._pages.expect(chunk.lanes)
         if self._groups is not None:
             self._groups.bring(chunk)
-        if len(chunk) or len(work.beats):
-            while (state := self._relate(out, given)) in (k.NEEDS_INDEX, k.NEEDS_ROOM):
-                if state == k.NEEDS_INDEX:
-                    self._pages.build_index()
-                else:
-                    self._make_room()
-        return resolution_of(out), None if state == k.DONE else rank_to_go_on(given, out.counts)
+        while True:
+            state = self._related(out, given._replace(rank=given.rank[: work.rows_ahead]))
+            if state != k.DONE or not len(work.idle_beats):
+                return resolution_of(out), None if state == k.DONE else work.rank_to_go_on
+            work.take_idle_beat(self.policy, self._rows.state)
+
+    def _related(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
+        """Goes on with the rows and heartbeats of `given`. DONE, or IS_FULL."""
+        if not (len(given.rank) > out.counts[k.ROW] or len(given.beats) or out.counts[k.LEAVING] != k.LEAVE_NONE):
+            return k.DONE
+        while (state := self._relate(out, given)) in (k.NEEDS_INDEX, k.NEEDS_ROOM):
+            if state == k.NEEDS_INDEX:
+                self._pages.build_index()
+            else:
+                self._make_room()
+        return state
 
     def _relate(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
         if self._pages.absent is not None or self._pages.unlinked is not None:

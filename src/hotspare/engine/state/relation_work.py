@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from hotspare.engine.kernels import Whole
 from hotspare.engine.kernels import relation as k
-from hotspare.engine.rows.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.engine.kernels.slots import NEWEST, NONE, UNSET
+from hotspare.engine.rows.chunk import NO_BEATS, Bools, Chunk, Int64s, Timeline
 from hotspare.engine.state.queue import next_rank
 
 
 @dataclass(frozen=True, slots=True)
 class RowTime:
-    """The time of each row of a chunk, in microseconds, for retention; not valid is null."""
+    """The event time of each row of a chunk, in microseconds, for retention; not valid is null. `idle_beats` int64[., 2]: rank of
+    each heartbeat at which event time has advanced since the newest row, and by how many microseconds."""
 
     time_us: Int64s
     valid: Bools
+    idle_beats: Int64s = field(default_factory=lambda: NO_BEATS)
 
 
 @dataclass(slots=True)
@@ -63,11 +67,42 @@ class RelationWork:
     """None: every row has one."""
     beats: Int64s
     counts: Int64s
+    idle_beats: Int64s
+    """Those of `RowTime` that are not taken yet. Kernels know none of them."""
+
+    @property
+    def rows_ahead(self) -> int:
+        """The count of rows that are taken before the next idle beat."""
+        if not len(self.idle_beats):
+            return len(self.chunk)
+        return int(np.searchsorted(self.chunk.rank, self.idle_beats[0, 0], side="right"))
+
+    @property
+    def rank_to_go_on(self) -> int:
+        """The rank at which the work goes on: all that lower ones cause is made."""
+        if self.counts[k.LEAVING] != k.LEAVE_NONE:
+            return int(self.counts[k.CAUSE])
+        beats = self.idle_beats if len(self.idle_beats) else self.beats[self.counts[k.BEAT] :]
+        return next_rank(self.chunk.rank, beats, int(self.counts[k.ROW]), 0)
+
+    def take_idle_beat(self, policy: k.Policy, state: Int64s) -> None:
+        """Begins the expulsion that the next idle beat causes; `state` is that of the rows. The beat does not change what is the
+        newest event time, so the next row sets it again."""
+        (rank, over_us), self.idle_beats = self.idle_beats[0].tolist(), self.idle_beats[1:]
+        if state[NEWEST] == UNSET:
+            return
+        edge: Whole = np.int64(state[NEWEST] + over_us)
+        if policy.kind != k.TIME_SLIDING:
+            edge = k.boundary_passed(state, policy, edge)
+        if edge != UNSET:
+            leaving = k.LEAVE_ALL if policy.kind == k.TIME_JUMPING else k.LEAVE_OLD
+            self.counts[[k.LEAVING, k.EDGE, k.CAME, k.CAUSE]] = leaving, edge, NONE, rank
 
 
 def beats_of(policy: k.Policy, timeline: Timeline) -> Int64s:
     """Rank and time of heartbeats at which such a policy may end rows."""
-    beats = np.empty((len(timeline.heartbeat_rank) if policy.kind not in (k.KEEP, k.COUNT_OF_GROUP) else 0, 2), np.int64)
+    waits = policy.kind not in (k.KEEP, k.COUNT_OF_GROUP) and not policy.by_event
+    beats = np.empty((len(timeline.heartbeat_rank) if waits else 0, 2), np.int64)
     if len(beats):
         beats[:, 0] = timeline.heartbeat_rank
         beats[:, 1] = timeline.time_us[timeline.heartbeat_rank]
@@ -80,13 +115,6 @@ def output_arrays(outputs: int, count: int) -> k.OutputArrays:
         refused=np.empty((count, 2), np.int64),
         counts=np.zeros(k.COUNTS_WIDTH, np.int64),
     )
-
-
-def rank_to_go_on(given: k.InputArrays, counts: Int64s) -> int:
-    """The rank at which `relate` goes on: all that lower ones cause is made."""
-    if counts[k.LEAVING] != k.LEAVE_NONE:
-        return int(counts[k.CAUSE])
-    return next_rank(given.rank, given.beats, int(counts[k.ROW]), int(counts[k.BEAT]))
 
 
 def resolution_of(out: k.OutputArrays) -> Resolution:
