@@ -1,6 +1,6 @@
-"""Kafka Streams 4.1, beside which projects are measured: an application of instances that are processes of their own.
+"""Kafka Streams 4.1, next to which projects are measured: an application of instances that are processes of their own.
 
-The programs are beside this file. Streams' jars are pinned and fetched into the user's cache; the client's and those that both need
+The programs are in this folder. Streams' jars are pinned and fetched into the user's cache; the client's and those that both need
 are the test brokers'. With one standby replica two instances have each partition twice, as two engines of a group have.
 """
 
@@ -120,7 +120,7 @@ class Epochs(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program beside this file, and the jars that it needs besides Streams' own."""
+    """A program of this folder, and the jars that it needs besides Streams' own."""
 
     file: str
     jars: tuple[Jar, ...] = ()
