@@ -19,6 +19,15 @@ _JANINO = (
     Jar("org.codehaus.janino:janino:3.1.12", "5699878c31e71c9a94cf472f95a2dad52ca7b0449c099276b8bd7e992a43595b"),
 )
 
+CONNECT_JSON = (
+    Jar("org.apache.kafka:connect-json:4.1.1", "bcfd54f2e5529461df2ed3698b6471e9e8924eb2f84b72b8b2581fc8e7ba6e17"),
+    Jar(
+        "com.fasterxml.jackson.module:jackson-module-blackbird:2.19.0",
+        "9d038d1232aa7ab4927e5ac97e311e4483864e4c2cbba5de8a224dc09c28952d",
+    ),
+)
+"""Kafka's own JSON classes, of Connect; what else they need is among the brokers' jars. Kept in the folder `connect`."""
+
 
 def fetched(jars: Sequence[Jar], name: str) -> tuple[str, ...]:
     """Their paths, in a folder of that name in the cache. RunnerError where one cannot be had."""

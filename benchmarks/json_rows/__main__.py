@@ -1,9 +1,11 @@
 """Outputs in JSON, one row per message, from a batch of outputs to the end of their transaction, against the same rows in blocks.
 
-Beside it stand plain transactional producers of the same rows, one per message, which is what the JSON sinks of Flink and Kafka
-Streams do at best: the Java client with the generator of Jackson (`JsonRows.java`), and confluent-kafka with `json.dumps`. Theirs
-have no headers. All share one broker, the settings of batches and compression and the rows per transaction, and take turns.
-`python -m benchmarks.json_rows [--rows 100000] [--transactions 4] [--repeat 5]`.
+Next to it are plain transactional producers of the same rows, one per message, which do nothing else: the Java client with the
+generator of Jackson (`JsonRows.java`), and confluent-kafka with `json.dumps`. Their messages have no headers; `headers` is
+confluent-kafka with the three that an engine writes. All share one broker, the settings of batches and compression and the rows per
+transaction, and take turns. `benchmarks.json_rows.streams` has the whole path, next to Kafka Streams.
+
+    python -m benchmarks.json_rows [--rows 100000] [--transactions 4] [--repeat 5]
 """
 
 from __future__ import annotations
@@ -16,79 +18,27 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import psutil
-import pyarrow as pa
 from benchmarks._java import answer, program
+from benchmarks.json_rows.write_path import KEY, SETTINGS, Arm, cpu_s, written_by_engine
 from confluent_kafka import Producer
 
-from hotspare.bus.contract import Commit, Progress
+from hotspare.bus.contract import EPOCH_HEADER, FORMAT_HEADER, OUTPUTS_HEADER
 from hotspare.bus.open import open_bus
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.rows.batch import MessageFormat, output_schema
-from hotspare.ha.outputs.blocks import MessageSizes
-from hotspare.ha.rules.settings import GroupSettings, OutputStream
-from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.engine.rows.batch import MessageFormat
+from hotspare.ha.rules.settings import OutputStream
 from hotspare.testing.kafka_jars import class_path
 from hotspare.testing.kafka_server import BrokerTuning, Compilers, KafkaServers
 
-KEY = Field("id", FieldType.INT64, KeyRole.KEY)
-SCHEMA = Schema((KEY, Field("card", FieldType.STRING), Field("amount", FieldType.DOUBLE)))
-ROWS, BLOCKS, ARROW, JAVA, PYTHON = "rows", "blocks", "arrow blocks", "java client", "confluent-kafka"
-SETTINGS: dict[str, str | int] = {
-    "enable.idempotence": "true",
-    "acks": "all",
-    "linger.ms": 5,
-    "batch.size": 512 * 1024,
-    "compression.type": "lz4",
-}
-"""Of the plain producers, by names that both clients know."""
+ROWS, BLOCKS, ARROW, JAVA, PYTHON, HEADERS = "rows", "blocks", "arrow blocks", "java client", "confluent-kafka", "headers"
 GOAL = 0.8
 
-Arm = Callable[[int], None]
-"""Writes that many transactions."""
 
-
-def outputs(rows: int) -> pa.RecordBatch:
-    """The rows that `JsonRows.java` writes, as an engine holds them."""
-    number = np.arange(rows)
-    columns = [
-        number,
-        np.zeros(rows),
-        np.zeros(rows),
-        number,
-        np.zeros(rows),
-        np.zeros(rows),
-        number * 7919,
-        np.ones(rows),
-        np.ones(rows),
-    ]
-    columns += [number, pa.array([f"card-{each % 1000}" for each in range(rows)]), number * 0.25]
-    schema = output_schema(SCHEMA)
-    return pa.RecordBatch.from_arrays([pa.array(c).cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
-
-
-def ours(url: str, rows: int, output: OutputStream) -> Arm:
-    """An engine's path from held outputs to their messages, and its producer's with these."""
-    bus, batch, sizes = open_bus(url), outputs(rows), MessageSizes(GroupSettings().message_rows_max)
-    producer = bus.producer(f"bench.{output.topic}", [output.topic])
-    producer.fence(1)
-    last = Progress(rows, None, 1, 1)
-
-    def write(transactions: int) -> None:
-        for _ in range(transactions):
-            blocks = sizes.cut([batch], output, 1, arrow_block)
-            messages = blocks[0].messages if len(blocks) == 1 else [block.messages[0] for block in blocks]
-            producer.publish(1, Commit({output.topic: messages}, {output.stream: last}))
-
-    return write
-
-
-def plain(bootstrap: str, rows: int, topic: str) -> Arm:
-    """Dictionaries of the rows are there; their texts are not."""
+def plain(bootstrap: str, rows: int, topic: str, headers: list[tuple[str, bytes]]) -> Arm:
+    """Dictionaries of the rows are there; their texts are not. All messages have the same headers."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": topic, "queue.buffering.max.messages": 1_000_000, **SETTINGS}
     )
@@ -103,7 +53,7 @@ def plain(bootstrap: str, rows: int, topic: str) -> Arm:
         for _ in range(transactions):
             producer.begin_transaction()
             for key, row in zip(keys, given, strict=True):
-                producer.produce(topic, json.dumps(row, separators=(",", ":")).encode(), key, 0)
+                producer.produce(topic, json.dumps(row, separators=(",", ":")).encode(), key, 0, headers=headers)
             producer.commit_transaction(60)
 
     return write
@@ -139,21 +89,16 @@ def measured(
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in arms}
     for turn in range(repeat + 1):
         for name, (write, process) in arms.items():
-            before, begin = _cpu_s(process), time.perf_counter()
+            before, begin = cpu_s(process), time.perf_counter()
             write(transactions)
-            passed, cpu_s = time.perf_counter() - begin, _cpu_s(process) - before
+            passed, used_s = time.perf_counter() - begin, cpu_s(process) - before
             if turn:  # the first one warms up
-                found[name].append((rows * transactions / passed, cpu_s * 1e6 / (rows * transactions)))
+                found[name].append((rows * transactions / passed, used_s * 1e6 / (rows * transactions)))
     return found
 
 
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000, help="of a transaction")
     parser.add_argument("--transactions", type=int, default=4, help="of a turn")
     parser.add_argument("--repeat", type=int, default=5)
@@ -162,7 +107,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         servers = stack.enter_context(KafkaServers.start(Path(name) / "kafka", tuning=BrokerTuning(compilers=Compilers.BOTH)))
         with contextlib.closing(open_bus(servers.url)) as bus:
-            for topic in ("rows", "blocks", "arrow", "java", "python"):
+            for topic in ("rows", "blocks", "arrow", "java", "python", "headers"):
                 bus.create_topic(topic)
         forms = {
             ROWS: OutputStream("q/rows", "rows", format=MessageFormat.JSON, message_key=(KEY,)),
@@ -170,14 +115,16 @@ def main() -> None:
             ARROW: OutputStream("q/arrow", "arrow"),
         }
         patient = f"{servers.url}?timeout_ms=60000"
-        arms = {each: (ours(patient, asked.rows, output), own) for each, output in forms.items()}
+        arms = {each: (written_by_engine(patient, asked.rows, output), own) for each, output in forms.items()}
         arms[JAVA] = stack.enter_context(java(servers.bootstrap, asked.rows, "java", Path(name)))
-        arms[PYTHON] = plain(servers.bootstrap, asked.rows, "python"), own
+        arms[PYTHON] = plain(servers.bootstrap, asked.rows, "python", []), own
+        written = [(FORMAT_HEADER, b"json"), (EPOCH_HEADER, b"1"), (OUTPUTS_HEADER, b"99999 99999 791821081 0 0 99999 0 0")]
+        arms[HEADERS] = plain(servers.bootstrap, asked.rows, "headers", written), own
         found = measured(arms, asked.rows, asked.transactions, asked.repeat)
     middle = {each: tuple(map(statistics.median, zip(*turns, strict=True))) for each, turns in found.items()}
     print(f"{'':16}{'thousand rows/s':>16}{'processor s/million':>22}{'rows against it':>18}")
-    for each, (rate, cpu_s) in middle.items():
-        print(f"{each:16}{rate / 1000:16.0f}{cpu_s:22.2f}{middle[ROWS][0] / rate:18.2f}")
+    for each, (rate, used_s) in middle.items():
+        print(f"{each:16}{rate / 1000:16.0f}{used_s:22.2f}{middle[ROWS][0] / rate:18.2f}")
     print(f"rows against {PYTHON}: {middle[ROWS][0] / middle[PYTHON][0]:.2f}, goal {GOAL}")
 
 

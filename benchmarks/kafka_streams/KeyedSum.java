@@ -1,24 +1,15 @@
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
-import java.io.BufferedReader;
-import java.io.FileInputStream;
 import java.io.IOException;
-import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.Iterator;
-import java.util.Map;
 import java.util.Properties;
 import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.serialization.Serdes;
-import org.apache.kafka.streams.KafkaStreams;
-import org.apache.kafka.streams.LagInfo;
-import org.apache.kafka.streams.TaskMetadata;
-import org.apache.kafka.streams.ThreadMetadata;
 import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
@@ -37,9 +28,7 @@ import org.apache.kafka.streams.state.Stores;
  * that cache, so there is one for every event.
  *
  * INSTANCE is a digit. Unless HEADER is "", each output has a header of that name: when this instance took the partition over, in
- * milliseconds, and the digit behind it: a number that grows, by which a reader tells who put it out. For each line on standard input it tells
- * as a line of JSON its state, the partitions that it works at and stands by for, and how many records it still has to restore.
- * It ends when standard input does.
+ * milliseconds, and the digit behind it: a number that grows, by which a reader tells who put it out. `Instance` says how it is asked.
  *
  * Plain enough for Janino to compile it.
  */
@@ -120,37 +109,8 @@ public final class KeyedSum {
         public Processor get() { return new Sum(this.instance, this.header); }
     }
 
-    private static void add(StringBuilder partitions, Iterator tasks) {
-        while (tasks.hasNext()) {
-            if (partitions.length() > 0) { partitions.append(", "); }
-            partitions.append(((TaskMetadata) tasks.next()).taskId().partition());
-        }
-    }
-
-    private static String status(KafkaStreams streams) {
-        StringBuilder active = new StringBuilder();
-        StringBuilder standby = new StringBuilder();
-        Iterator threads = streams.metadataForLocalThreads().iterator();
-        while (threads.hasNext()) {
-            ThreadMetadata thread = (ThreadMetadata) threads.next();
-            add(active, thread.activeTasks().iterator());
-            add(standby, thread.standbyTasks().iterator());
-        }
-        long lag = 0;
-        Iterator stores = streams.allLocalStorePartitionLags().values().iterator();
-        while (stores.hasNext()) {
-            Iterator lags = ((Map) stores.next()).values().iterator();
-            while (lags.hasNext()) { lag += ((LagInfo) lags.next()).offsetLag(); }
-        }
-        return "{\"state\": \"" + streams.state() + "\", \"active\": [" + active + "], \"standby\": [" + standby
-            + "], \"lag\": " + lag + "}";
-    }
-
     public static void main(String[] arguments) throws Exception {
-        Properties properties = new Properties();
-        FileInputStream file = new FileInputStream(arguments[0]);
-        properties.load(file);
-        file.close();
+        Properties properties = Instance.properties(arguments[0]);
         StoreBuilder store = Stores.keyValueStoreBuilder(
             Stores.persistentKeyValueStore(STORE), Serdes.ByteArray(), Serdes.ByteArray()).withCachingEnabled();
         Topology topology = new Topology();
@@ -158,13 +118,6 @@ public final class KeyedSum {
         topology.addProcessor("sum", new Sums(arguments[3], arguments[4]), new String[] {"events"});
         topology.addStateStore(store, new String[] {"sum"});
         topology.addSink("out", arguments[2], new ByteArraySerializer(), new ByteArraySerializer(), new String[] {"sum"});
-        KafkaStreams streams = new KafkaStreams(topology, properties);
-        streams.start();
-        BufferedReader asked = new BufferedReader(new InputStreamReader(System.in));
-        while (asked.readLine() != null) {
-            System.out.println(status(streams));
-            System.out.flush();
-        }
-        Runtime.getRuntime().halt(0);
+        Instance.run(topology, properties);
     }
 }

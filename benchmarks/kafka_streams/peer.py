@@ -1,8 +1,7 @@
-"""Kafka Streams 4.1, beside which projects in shards are measured: an application of instances that are processes of their own.
+"""Kafka Streams 4.1, next to which projects are measured: an application of instances that are processes of their own.
 
-The program is `KeyedSum.java` beside this file. Streams' jars are pinned and fetched into the user's cache; the client's and those
-that both need are the test brokers'. Every instance stands by for the partitions of the others: one standby replica, so that two
-instances have each partition twice, as two engines of a group have.
+The programs are in this folder. Streams' jars are pinned and fetched into the user's cache; the client's and those that both need
+are the test brokers'. With one standby replica two instances have each partition twice, as two engines of a group have.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 import psutil
 from benchmarks._divided import TIMEOUT_S, Divided
 from benchmarks._divided_load import bootstrap_of
-from benchmarks._java import answer, fetched, program
+from benchmarks._java import CONNECT_JSON, answer, fetched, program
 from confluent_kafka import Consumer, TopicPartition
 
 from hotspare.bus.contract import EPOCH_HEADER
@@ -97,13 +96,14 @@ class Status:
         return cls(told["state"], tuple(sorted(told["active"])), tuple(sorted(told["standby"])), told["lag"])
 
 
-def is_whole(told: Sequence[Status], shards: int) -> bool:
-    """Whether each partition is worked at by one instance and stood by for by another one, which lacks nothing that counts."""
+def is_whole(told: Sequence[Status], shards: int, replicas: int = 1) -> bool:
+    """Whether each partition has one active task and `replicas` standby tasks, which lack nothing that counts."""
     everything = list(range(shards))
     active = sorted(number for each in told for number in each.active)
     standby = sorted(number for each in told for number in each.standby)
     lag_max = int(SETTINGS["acceptable.recovery.lag"])
-    return active == standby == everything and all(each.state == "RUNNING" and each.lag < lag_max for each in told)
+    is_complete = active == everything and standby == sorted(everything * replicas)
+    return is_complete and all(each.state == "RUNNING" and each.lag < lag_max for each in told)
 
 
 def instance_of(epoch: int) -> str:
@@ -118,6 +118,18 @@ class Epochs(Enum):
     LEFT_OUT = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program of this folder, and the jars that it needs besides Streams' own."""
+
+    file: str
+    jars: tuple[Jar, ...] = ()
+
+
+KEYED_SUM = Program("KeyedSum.java")
+JSON_COPY = Program("JsonCopy.java", CONNECT_JSON)
+
+
 @dataclass
 class Streams:
     """The application for a project's topics. Its instances are called by digits."""
@@ -126,6 +138,7 @@ class Streams:
     settings: Mapping[str, str | int]
     epochs: Epochs
     folder: Path
+    program: Program = KEYED_SUM
     processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     @property
@@ -143,9 +156,9 @@ class Streams:
         properties.write_text("".join(f"{key}={value}\n" for key, value in {**self.settings, **own}.items()))
         log_settings = self.folder / "log4j2.xml"
         log_settings.write_text(_LOG_SETTINGS)
-        jars = [*fetched(JARS, "kafka-streams"), *class_path().split(os.pathsep)]
+        jars = [*fetched(JARS, "kafka-streams"), *fetched(self.program.jars, "connect"), *class_path().split(os.pathsep)]
         options = (f"-Dlog4j2.configurationFile={log_settings}", *JVM_OPTIONS)
-        command = program(Path(__file__).parent / "KeyedSum.java", jars, options)
+        command = program(Path(__file__).parent / self.program.file, jars, options)
         asked = [*command, str(properties), self.project.inbound, self.project.outbound, name, self.epochs.value]
         with self._log(name).open("a") as log:
             self.processes[name] = subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -159,8 +172,9 @@ class Streams:
         return Status.read(line)
 
     def wait_whole(self) -> None:
+        replicas = int(self.settings["num.standby.replicas"])
         wait_until(
-            lambda: is_whole([self.status(name) for name in self.processes], self.project.shards),
+            lambda: is_whole([self.status(name) for name in self.processes], self.project.shards, replicas),
             "instances of Kafka Streams with all partitions and their standbys",
             TIMEOUT_S,
             _LOOK_S,
@@ -196,13 +210,19 @@ class Streams:
 
 
 @contextlib.contextmanager
-def streams(project: Divided, settings: Mapping[str, str | int], epochs: Epochs) -> Iterator[Streams]:
-    """An application with two instances, whole; what is left of them is killed at the end."""
+def streams(
+    project: Divided,
+    settings: Mapping[str, str | int],
+    epochs: Epochs,
+    program: Program = KEYED_SUM,
+    instances: Sequence[str] = INSTANCES,
+) -> Iterator[Streams]:
+    """Starts an application and waits until it is whole; kills what is left of it at the end."""
     folder = project.folder / f"streams-{project.prefix}"
     folder.mkdir()
-    made = Streams(project, settings, epochs, folder)
+    made = Streams(project, settings, epochs, folder, program)
     try:
-        for name in INSTANCES:
+        for name in instances:
             made.start_instance(name)
         made.wait_whole()
         yield made

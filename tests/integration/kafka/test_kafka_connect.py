@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from benchmarks._java import fetched, program
+from benchmarks._java import CONNECT_JSON, fetched, program
 
 from hotspare.bus.contract import Commit, Progress
 from hotspare.bus.open import open_bus
@@ -26,12 +26,8 @@ from hotspare.testing.kafka_server import KafkaServers
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
 JARS = (
     Jar("org.apache.kafka:connect-api:4.1.1", "9e8fe3277d31410e3dd6c84b34967230bb5643b8424d3b96320ce1c43b4b5152"),
-    Jar("org.apache.kafka:connect-json:4.1.1", "bcfd54f2e5529461df2ed3698b6471e9e8924eb2f84b72b8b2581fc8e7ba6e17"),
     Jar("org.apache.kafka:connect-file:4.1.1", "9f7653f48fcc3e76690fa663f770c75a8f4efbb745c1e3d3e65611ff0ecbed67"),
-    Jar(
-        "com.fasterxml.jackson.module:jackson-module-blackbird:2.19.0",
-        "9d038d1232aa7ab4927e5ac97e311e4483864e4c2cbba5de8a224dc09c28952d",
-    ),
+    *CONNECT_JSON,
 )
 KEY = Field("id", FieldType.INT64, KeyRole.KEY)
 SCHEMA = Schema((KEY, Field("card", FieldType.STRING), Field("amount", FieldType.DOUBLE)))

@@ -39,6 +39,8 @@ _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 """What messages are told that another one's failure takes along."""
 _REPORT_BYTES = 16 * 1024
 """Of Deliveries.SAMPLED: how many bytes of messages share a report. A broker refuses a batch as a whole."""
+_NOW = 0
+"""The client's word for the time at which a message is handed to it."""
 _LINGER_MS = 5
 """How long the client collects a batch while more is handed to it; a commit sends at once what there is."""
 TURNS = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
@@ -268,11 +270,11 @@ class Writer:
         common, name = messages.common, messages.header
         for value, text, key in zip(messages.values, messages.texts, messages.keys, strict=True):
             unreported += len(value)
+            report = None
             if unreported >= report_bytes:
-                produce(topic, value, key, partition, take, headers=[*common, (name, text)])
-                unreported = 0
-            else:
-                produce(topic, value, key, partition, headers=[*common, (name, text)])
+                report, unreported = take, 0
+            # by place: a keyword makes the client parse a dictionary, which costs a quarter of the call
+            produce(topic, value, key, partition, report, None, _NOW, [*common, (name, text)])
 
     def _abandoned(self, raised: KafkaException) -> HotspareError:
         """The error for a transaction whose commit was not asked for, or was refused: after the abort nothing of it is left."""
