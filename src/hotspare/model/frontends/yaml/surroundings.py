@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hotspare.model.frontends.yaml.tree import Entries, Node, Text
 from hotspare.model.project import Edge, Emit
@@ -46,7 +47,7 @@ def _emits_new(window: Node | None) -> bool:
     return _text(window, "emit") == Emit.NEW.value
 
 
-def _type_of(window: Node | None) -> WindowType | None:
+def _type_of(window: Node | None) -> WindowType[Any] | None:
     return WINDOW_TYPES.get(_text(window, "type"))
 
 
