@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.bus.open import open_bus
+from hotspare.choices import MissingTopic
 from hotspare.cli.shared.inbound import MISSING, CreateOption, Target, inbound_place, refuse_missing, say_published
 from hotspare.cli.shared.places import PATH, PATH_OR_URL, URL
 from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
@@ -138,20 +139,9 @@ def command(
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
-    target = Target(
-        chosen.bus_url,
-        prefix_of(window, prefix),
-        window,
-        partition,
-        format_,
-        shards,
-        missing=MISSING[create],
-        coordination_url=chosen.turns.coordination_url,
-    )
+    target = _target(chosen, window, prefix, partition, format_, shards, MISSING[create])
     with contextlib.closing(open_bus(target.bus_url)) as opened:
         known = _source_rows(opened, target, project, set_)
-        if known.schema is None:
-            refuse_missing(opened, target)  # before what the rows would need
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
             flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
@@ -168,6 +158,14 @@ def command(
         (publish_others if topic else publish_files)(opened, _placed(target, chosen, known), others, options, chosen.turns)
 
 
+def _target(
+    chosen: Transport, window: str, prefix: str, partition: int | None, format_: Lines, shards: int, missing: MissingTopic
+) -> Target:
+    """Returns where the rows go by the options, and, where these say nothing, by the transport's configuration."""
+    place = (chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards)
+    return Target(*place, missing=missing, coordination_url=chosen.turns.coordination_url)
+
+
 def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, int, int], source_name: str) -> PublishOptions:
     """`counts`: rows to leave out, events in all, repetitions, and rows per message."""
     from hotspare.adapters.files.publisher import PublishOptions
@@ -178,10 +176,14 @@ def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, in
 
 
 def _source_rows(bus: Bus, target: Target, project: Path | None, texts: list[str] | None) -> SourceRows:
-    """Returns what the project, or else the bus, says of the rows of the target's window."""
+    """Returns what the project, or else the bus, says of the rows of the target's window. UsageError if neither knows it, and the
+    topic does not exist and is not to be created: before anything that the rows would need."""
     from hotspare.cli.shared.project_file import source_rows
 
-    return source_rows(bus, target.prefix, project, texts, target.window)
+    known = source_rows(bus, target.prefix, project, texts, target.window)
+    if known.schema is None:
+        refuse_missing(bus, target)
+    return known
 
 
 def _placed(target: Target, chosen: Transport, known: SourceRows) -> Target:
