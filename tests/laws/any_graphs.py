@@ -473,7 +473,8 @@ def graphs(random: Random, windows_max: int = 11, sources: int = 0) -> Graph:
 
 
 def _with_idle_sources(graph: Graph) -> Graph:
-    return replace(graph, windows={name: {**each, "idle": "1 second"} for name, each in graph.windows.items()})
+    sources = {name: {**each, "idle": "1 second"} for name, each in graph.windows.items() if each["type"] == "source"}
+    return replace(graph, windows={**graph.windows, **sources})
 
 
 def idle(random: Random, sources: int = 0) -> Graph:
@@ -488,7 +489,6 @@ def idle(random: Random, sources: int = 0) -> Graph:
 KEEPERS: tuple[tuple[Maker, ...], ...] = (
     (_copy,),
     (_copy,),
-    (_copy_by_event_time,),
     (_copy_of_groups, _copy),
     (_join,),
     (_aggregate,),
@@ -507,12 +507,10 @@ def keepers(random: Random, rows_max: int) -> Graph:
     if random.random() < 0.3:
         streams = {name: {"type": "source", "schema": FIELDS, **STREAM} for name in graph.windows}
         graph = replace(graph, windows=streams)
-    if random.random() < 0.3:
-        graph = _with_idle_sources(graph)
     makers, sources = random.choice(KEEPERS), list(graph.windows)
     for _ in range(random.randint(3, 6)):
         graph = _grown(graph, random, makers, sources if random.random() < 0.8 else (), rows_max)
-    return graph
+    return _with_idle_sources(graph) if len(graph.windows) % 3 == 0 else graph
 
 
 def diamonds(random: Random, sources: int = 1) -> Graph:
