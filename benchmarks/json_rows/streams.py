@@ -52,7 +52,13 @@ from hotspare.testing.kafka_server import BrokerTuning, Compilers
 
 ENGINE, WRITE_PATH = "hotspare", "write path"
 ONCE, AT_LEAST_ONCE = "exactly_once_v2", "at_least_once"
-STREAMS: dict[str, str | int] = {"num.stream.threads": 1, "num.standby.replicas": 0, "producer.acks": "all"}
+STREAMS: dict[str, str | int] = {
+    "num.stream.threads": 1,
+    "num.standby.replicas": 0,
+    "producer.acks": "all",
+    # The rows of a turn are one transaction; at least once, Streams would read them before the clock starts.
+    "consumer.isolation.level": "read_committed",
+}
 TUNED: dict[str, str | int] = {
     "commit.interval.ms": GroupSettings().commit_wait_ms,
     "main.consumer.max.poll.records": 10_000,

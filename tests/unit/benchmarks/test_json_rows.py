@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from benchmarks.json_rows.streams import AT_LEAST_ONCE, ENGINE, ONCE, PEERS, PROJECT, WRITE_PATH, key, messages, report
+from benchmarks.json_rows.streams import AT_LEAST_ONCE, ENGINE, ONCE, PEERS, PROJECT, STREAMS, WRITE_PATH, key, messages, report
 from benchmarks.kafka_streams.__main__ import Rate
 from benchmarks.kafka_streams.peer import Status, is_whole
 
@@ -27,6 +27,7 @@ def test_the_project_loads_without_a_warning() -> None:
 def test_each_guarantee_of_streams_is_measured_as_it_is_and_tuned() -> None:
     found = [(settings["processing.guarantee"], "commit.interval.ms" in settings) for settings in PEERS.values()]
     assert found == [(ONCE, False), (ONCE, True), (AT_LEAST_ONCE, False), (AT_LEAST_ONCE, True)]
+    assert STREAMS["consumer.isolation.level"] == "read_committed"
 
 
 def test_an_instance_without_standbys_is_whole() -> None:
