@@ -40,8 +40,8 @@ def home_properties(project_file: Path, home: Path | None) -> dict[str, str]:
 
 
 def connector_file(connector: Connector, home: Path) -> Path:
-    """Returns the file of a connector, a path or a `file:` URL. A relative path starts at `home`; the file `test_files/NAME` may also
-    be at `NAME`. UsageError if there is none, or for another URL."""
+    """Returns the file of a connector, a path or a `file:` URL. A relative path starts at `home`; the file `test_files/NAME` may
+    also be at `NAME`. UsageError if there is none, or for another URL."""
     name = connector.get("fsname")
     if not name:
         raise UsageError(f"connector {connector.name} names no file", hint="give it the property fsname")
