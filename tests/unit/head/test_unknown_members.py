@@ -56,7 +56,7 @@ def test_nothing_is_unknown_in_outputs_other_formats_and_texts_that_are_no_event
 def test_of_many_messages_a_few_are_looked_at_and_the_rows_are_those_without() -> None:
     """The first event of a message counts; names are bounded in number and length."""
     many = [event(id=i, crad="c") for i in range(1_000)]
-    assert unknown(many) == [("crad", "card", 8)]
+    assert unknown(many) == [("crad", "card", 4)]
     several = Message(0, b"\n".join(each.value for each in many), MessageFormat.JSON)
     assert unknown([several]) == [("crad", "card", 1)]
     wide = unknown([event(id=1, **{f"{i:03}" + "x" * 999: 0 for i in range(50)})])

@@ -19,8 +19,8 @@ from hotspare.model.names import nearest_name
 from hotspare.model.types import Schema
 
 _KEY = b"hs:unknown-members"
-_MESSAGES = 8
-"""How many messages of a batch are looked at: as many as say how numbers are written (`json.decode`)."""
+_MESSAGES = 4
+"""How many messages of a batch are looked at. Each takes as long as decoding some thirty."""
 _BYTES_MAX = 65_536
 """A larger message is not looked at: that would take as long as decoding a batch."""
 _NAMES_MAX = 20
