@@ -147,20 +147,9 @@ def command(
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
-    target = Target(
-        chosen.bus_url,
-        prefix_of(window, prefix),
-        window,
-        partition,
-        format_,
-        shards,
-        missing=_MISSING[create],
-        coordination_url=chosen.turns.coordination_url,
-    )
+    target = _target(chosen, prefix_of(window, prefix), window, partition, format_, shards, _MISSING[create])
     with contextlib.closing(open_bus(target.bus_url)) as opened:
         known = _source_rows(opened, target, project, set_)
-        if known.schema is None:
-            refuse_missing(opened, target)  # before what the rows would need
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
             flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
@@ -177,6 +166,13 @@ def command(
         (publish_others if topic else publish_files)(opened, _placed(target, chosen, known), others, options, chosen.turns)
 
 
+def _target(
+    chosen: Transport, prefix: str, window: str, partition: int | None, lines: Lines, shards: int, missing: MissingTopic
+) -> Target:
+    where = chosen.turns.coordination_url
+    return Target(chosen.bus_url, prefix, window, partition, lines, shards, missing=missing, coordination_url=where)
+
+
 def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, int, int], source_name: str) -> PublishOptions:
     """`counts`: rows to leave out, events in all, repetitions, and rows per message."""
     from hotspare.adapters.files.publisher import PublishOptions
@@ -187,10 +183,14 @@ def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, in
 
 
 def _source_rows(bus: Bus, target: Target, project: Path | None, texts: list[str] | None) -> SourceRows:
-    """Returns what the project, or else the bus, says of the rows of the target's window."""
+    """Returns what the project, or else the bus, says of the rows of the target's window. Raises UsageError if neither knows it
+    and its topic is missing: that is reported before what the rows need."""
     from hotspare.cli.shared.project_file import source_rows
 
-    return source_rows(bus, target.prefix, project, texts, target.window)
+    found = source_rows(bus, target.prefix, project, texts, target.window)
+    if found.schema is None:
+        refuse_missing(bus, target)
+    return found
 
 
 def _placed(target: Target, chosen: Transport, known: SourceRows) -> Target:
