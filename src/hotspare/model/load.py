@@ -236,7 +236,8 @@ def _in_operators(
     wrong = unread | analysis.found.windows
     for window_id in analysis.order:
         above = (*(source for source, _ in analysis.inputs[window_id]), *analysis.forwarded.get(window_id, ()))
-        if window_id not in wrong and window_id in analysis.schemas and all(each in sound for each in above):
+        is_known = window_id in analysis.schemas and all(each.schema is not None for each in analysis.given[window_id])
+        if is_known and window_id not in wrong and all(each in sound for each in above):
             sound[window_id] = None
     streams = tuple(each for each in analysis.streams if each in sound)
     return check(resolved_from(project, replace(analysis, order=list(sound), streams=streams)), mistaken)

@@ -134,9 +134,9 @@ def _takes_retention(window: ResolvedWindow) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StateBound:
-    """What of the input a project's state is made of (SPEC F10): the newest `span_us` microseconds where `unbounded` is empty;
-    else `unbounded` says what goes back further, or by other measures than time, a need for each window. `by_fields`: what goes by
-    the time of a field."""
+    """The part of the input that a project's state is made of (SPEC F10): the newest `span_us` microseconds where `unbounded` is
+    empty; else `unbounded` says what goes back further, or by other measures than time. `by_fields`: what goes by the time of a
+    field."""
 
     span_us: int
     unbounded: tuple[Need, ...]
@@ -162,7 +162,7 @@ def state_bound(resolved: Resolved, keeping: Keeping) -> StateBound:
     unbounded: list[Need] = []
     for window in resolved.windows:
         mine = needs.get(window.id, {}).values()
-        unbounded += sorted((need for need in mine if need.memory is not Memory.TIME), key=lambda need: not need.remedy)[:1]
+        unbounded += [need for need in mine if need.memory is not Memory.TIME]
         own = max((need.extent for need in mine if need.memory is Memory.TIME and need.what != _HOLDS), default=0)
         own += sum(need.extent for need in mine if need.what == _HOLDS)
         spans[window.id] = own + max((spans[each] for each in window.above), default=0)

@@ -91,7 +91,9 @@ queries:
               a: {source: typo, condition: u > 1}  # !!
             logic: a
             outputs: {id: a.id}
-    edges: [s -> wrong -> behind, s -> typo, s -> events, typo -> after_typo]
+      odd: {type: jion}                       # !!
+      after_odd: {type: compute, schema: 'id*:int64,y:int32', outputs: {y: nosuch}}
+    edges: [s -> wrong -> behind, s -> typo, s -> events, typo -> after_typo, odd -> after_odd]
 """
 
 
