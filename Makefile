@@ -85,10 +85,10 @@ soak: setup-test ## an hour under a light, steady load: memory, files, rows and 
 docs: $(STAMPS)/test ## write the generated pages again: docs/errors.md, docs/scope.md, docs/commands.md, docs/log.md, docs/expressions.md, docs/python-modules.md
 	$(PY) -m tests.repo.errors_page
 	$(PY) -m tests.repo.scope
-	$(PY) -m tests.unit.cli.commands_page
-	$(PY) -m tests.unit.telemetry.log_page
-	$(PY) -m tests.unit.expressions.reference_page
-	$(PY) -m tests.unit.python_code.modules_page
+	$(PY) -m tests.cli.commands_page
+	$(PY) -m tests.telemetry.log_page
+	$(PY) -m tests.expressions.reference_page
+	$(PY) -m tests.scripting.python.modules_page
 
 lock: ## choose versions anew from pyproject.toml and write the lock files
 	.ci/lock
@@ -127,7 +127,7 @@ $(STAMPS)/jars: $(STAMPS)/jre
 	@touch $@
 
 $(STAMPS)/kernels: $(STAMPS)/runtime
-	@echo "kernels: compiling, two to three minutes"; $(PY) -m hotspare.engine.warm
+	@echo "kernels: compiling, two to three minutes"; $(PY) -m hotspare.flow.warm
 	@touch $@
 
 jars: $(STAMPS)/jre ## fetch the pinned jars again

@@ -6,8 +6,8 @@ import time
 
 import pyarrow as pa
 
-from hotspare.engine.rows.batch import NextInput
 from hotspare.ha.rules.settings import GroupSettings
+from hotspare.rows.batch import NextInput
 
 _SETTINGS = GroupSettings()
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.plan import Plan
-from hotspare.engine.rows.batch import decoded_schema
+from hotspare.flow.plan import Plan
+from hotspare.rows.batch import decoded_schema
 
 
 def events_of(plan: Plan, fields: Sequence[pa.Array], opcode: np.ndarray, begin: int) -> pa.RecordBatch:

@@ -15,16 +15,16 @@ import numpy.typing as npt
 import psutil
 import pyarrow as pa
 
+from hotspare.base.errors import ClusterError
+from hotspare.base.processes import is_process_gone
+from hotspare.base.shard import Shard, shards_of
 from hotspare.bus.contract import Partition
 from hotspare.bus.naming import group_name, inbound_topic, outbound_topic
 from hotspare.coordination.contract import Leader, Member
 from hotspare.demo.site import Site
-from hotspare.engine.routing import routing_of
-from hotspare.errors import ClusterError
 from hotspare.model.load import load_text
 from hotspare.model.project import WindowId
-from hotspare.processes import is_process_gone
-from hotspare.shard import Shard, shards_of
+from hotspare.rows.routing import routing_of
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
 
 NAME, QUERY, SOURCE, RESULT = "scale", "q", "events", "totals"

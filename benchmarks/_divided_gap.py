@@ -21,9 +21,9 @@ from benchmarks._divided import Divided, Struck, kill_driver, kill_executor, wai
 from benchmarks._divided_load import FirstOutput, Watch
 from benchmarks._latency import now_us
 
+from hotspare.base.processes import is_process_ending, is_process_gone, process_start
 from hotspare.demo.faults import quantile
 from hotspare.demo.site import Site
-from hotspare.processes import is_process_ending, is_process_gone, process_start
 from hotspare.testing.cluster import Cluster, wait_until
 
 GOAL = "goal p50 150, p99 500"

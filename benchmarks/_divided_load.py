@@ -22,7 +22,7 @@ from hotspare.bus.contract import EPOCH_HEADER, FORMAT_HEADER, Bus, Message, Out
 from hotspare.bus.open import open_bus
 from hotspare.bus.tail import newest_message
 from hotspare.demo.site import Site
-from hotspare.engine.codec import arrow_block
+from hotspare.formats import arrow_block
 from hotspare.model.events import Opcode
 from hotspare.testing.cluster import wait_until
 

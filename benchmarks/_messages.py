@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
+from hotspare.rows.batch import RAW_SCHEMA, MessageFormat
 
 
 def raw(values: Sequence[bytes], format_: MessageFormat, first_offset: int = 0) -> pa.RecordBatch:

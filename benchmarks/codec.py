@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
-from hotspare.engine.codec.csv.decode import decode_rows
-from hotspare.engine.codec.json.decode import decode_json
+from hotspare.formats.csv.decode import decode_rows
+from hotspare.formats.json.decode import decode_json
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 
 SCHEMA = Schema((Field("index_esp", FieldType.INT64, KeyRole.KEY), Field("user", FieldType.DOUBLE), Field("idl", FieldType.DOUBLE)))

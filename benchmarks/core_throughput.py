@@ -31,14 +31,14 @@ import numpy as np
 import pyarrow as pa
 from benchmarks.esper.peer import STATEMENTS, Turn, esper, program
 
-from hotspare.engine.codec.csv.decode import DecodedRows
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import decoded_schema
-from hotspare.engine.rows.elementwise import nothing
-from hotspare.errors import HotspareError
-from hotspare.interpreter import keep_freed_memory
+from hotspare.base.errors import HotspareError
+from hotspare.base.interpreter import keep_freed_memory
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.formats.csv.decode import DecodedRows
 from hotspare.model.load import load_text
+from hotspare.rows.batch import decoded_schema
+from hotspare.rows.elementwise import nothing
 
 REFERENCE = """
 project: reference

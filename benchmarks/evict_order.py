@@ -15,7 +15,7 @@ import statistics
 from benchmarks.core_throughput import run
 from benchmarks.windows import Case
 
-from hotspare.interpreter import keep_freed_memory, pass_over_what_is_there
+from hotspare.base.interpreter import keep_freed_memory, pass_over_what_is_there
 
 RETENTIONS = {"the newest 1,001 rows": "bycount_sliding: 1001", "the newest 20 rows of each key": "bycount_sliding: 20, by: [key]"}
 ORDERS = ("before", "after")

@@ -19,9 +19,9 @@ from pathlib import Path
 import pyarrow as pa
 from tests.laws.keys_come_and_go import PROJECT, rounds, state_bytes
 
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import compile_plan
-from hotspare.interpreter import keep_freed_memory, pass_over_what_is_there
+from hotspare.base.interpreter import keep_freed_memory, pass_over_what_is_there
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import compile_plan
 from hotspare.model.load import load_text
 
 _TOLD = 10

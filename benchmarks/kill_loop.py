@@ -24,7 +24,7 @@ from pathlib import Path
 
 from benchmarks._site import opened
 
-from hotspare.choices import KafkaReaderKind
+from hotspare.base.choices import KafkaReaderKind
 from hotspare.demo.faults import Fault, quantile
 from hotspare.demo.scenario import Demo, DemoOptions, DemoReport, EndOfInput
 

@@ -16,12 +16,12 @@ import time
 import pyarrow as pa
 from benchmarks._messages import raw
 
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import compile_plan
-from hotspare.engine.rows.batch import MessageFormat, RowKind
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import compile_plan
+from hotspare.formats import arrow_block
 from hotspare.model.load import load_text
+from hotspare.rows.batch import MessageFormat, RowKind
 
 TEXT_BYTES = 1 << 20
 BLOCK_ROWS = 63

@@ -22,13 +22,13 @@ from benchmarks._latency import now_us as now_us_
 
 from hotspare.bus.contract import Commit, Outgoing, Partition, Progress
 from hotspare.bus.open import open_bus
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import compile_plan
-from hotspare.engine.rows.batch import NextInput
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import compile_plan
+from hotspare.formats import arrow_block
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
+from hotspare.rows.batch import NextInput
 from hotspare.runners.contract import EndCause, HeadPlace, KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
 
 PROJECT = f"""

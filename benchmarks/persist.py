@@ -28,7 +28,7 @@ from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.naming import group_name, inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
 from hotspare.demo.site import Site
-from hotspare.engine.codec import arrow_block
+from hotspare.formats import arrow_block
 from hotspare.testing.cluster import Cluster, command
 
 PREFIX, PROJECT, QUERY = "bench", "large", "q"

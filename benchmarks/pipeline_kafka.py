@@ -24,12 +24,12 @@ from confluent_kafka import Producer
 
 from hotspare.bus.contract import Commit, Message, Outgoing, Progress
 from hotspare.bus.open import open_bus
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import MessageFormat, NextInput
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.formats import arrow_block
 from hotspare.model.load import load_text
+from hotspare.rows.batch import MessageFormat, NextInput
 from hotspare.runners.contract import EndCause, HeadPlace, KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.reading import MessageRun, raw_batch
 from hotspare.runners.spark.jars import cached_kafka_source

@@ -32,12 +32,12 @@ from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
 from hotspare.demo.site import Site
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import compile_plan
-from hotspare.engine.rows.batch import NextInput
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import compile_plan
+from hotspare.formats import arrow_block
 from hotspare.model.load import load_text
+from hotspare.rows.batch import NextInput
 from hotspare.runners.contract import EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.testing.cluster import command, wait_until
 

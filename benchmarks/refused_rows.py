@@ -23,12 +23,12 @@ import fastavro
 import pyarrow as pa
 from benchmarks._messages import raw
 
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import BAD_STREAM, MessageFormat
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.formats import arrow_block
 from hotspare.model.load import load_text
+from hotspare.rows.batch import BAD_STREAM, MessageFormat
 
 SCHEMA = "id*:int64,user:string,price:double,size:int32,at:stamp"
 KEYED = f"""

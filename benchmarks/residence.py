@@ -32,15 +32,15 @@ import numpy as np
 import pyarrow as pa
 from benchmarks._decoded import events_of
 
-from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import RAW_SCHEMA
-from hotspare.engine.rows.chunk import Int64s
-from hotspare.interpreter import keep_freed_memory, pass_over_what_is_there
+from hotspare.base.interpreter import keep_freed_memory, pass_over_what_is_there
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.formats.csv.rows import CsvStyle, row_texts
 from hotspare.model.load import load_text
-from hotspare.residence.open import residence_for
+from hotspare.rows.batch import RAW_SCHEMA
+from hotspare.rows.chunk import Int64s
+from hotspare.table.page_cache.open import residence_for
 
 FIELDS = 40
 FRAGMENT_BYTES = 1_000

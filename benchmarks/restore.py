@@ -35,15 +35,15 @@ import pyarrow as pa
 from benchmarks._decoded import events_of
 from benchmarks.residence import FIELDS, PROJECT, UPSERT, Numbers
 
-from hotspare.engine.kernels.relation import INSERT
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.chunk import Int64s
-from hotspare.engine.warm import warm_up
-from hotspare.interpreter import pass_over_what_is_there
+from hotspare.base.interpreter import pass_over_what_is_there
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.flow.warm import warm_up
 from hotspare.model.load import load_text
-from hotspare.residence.open import residence_for
+from hotspare.rows.chunk import Int64s
 from hotspare.stores.open import open_store
+from hotspare.table.loops.relation import INSERT
+from hotspare.table.page_cache.open import residence_for
 from hotspare.testing.server_process import ServerProcess, free_ports
 
 STEP_ROWS = 20_000

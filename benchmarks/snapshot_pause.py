@@ -26,12 +26,12 @@ import psutil
 import pyarrow as pa
 from benchmarks._decoded import events_of
 
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.chunk import Int64s
-from hotspare.engine.snapshot import Frozen
-from hotspare.interpreter import pass_over_what_is_there, switch_often
+from hotspare.base.interpreter import pass_over_what_is_there, switch_often
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.flow.snapshot import Frozen
 from hotspare.model.load import load_text
+from hotspare.rows.chunk import Int64s
 from hotspare.stores.directory import DirectoryStore
 
 FIELDS = 13

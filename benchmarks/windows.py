@@ -22,8 +22,8 @@ import pyarrow as pa
 from benchmarks._decoded import events_of
 from benchmarks.core_throughput import JOINED, batch_of, batches, run
 
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.interpreter import keep_freed_memory, pass_over_what_is_there
+from hotspare.base.interpreter import keep_freed_memory, pass_over_what_is_there
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.load import load_text
 
 KEYS = (1, 1_000, 1_000_000)

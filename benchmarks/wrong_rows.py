@@ -25,7 +25,7 @@ from benchmarks._site import opened
 from hotspare.bus.contract import FORMAT_HEADER, Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.demo.site import Site
-from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.rows.batch import BAD_STREAM
 from hotspare.testing.cluster import Cluster, command, wait_until
 
 PROJECT = """

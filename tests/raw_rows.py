@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from hotspare.engine.rows.batch import RAW_SCHEMA
+from hotspare.rows.batch import RAW_SCHEMA
 
 RawRow: TypeAlias = tuple[int, int, int, int, bool, int, bytes]
 """Topic, partition, offset, append time in microseconds, whether it is a tick, `MessageFormat`, value."""

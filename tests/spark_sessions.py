@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hotspare.errors import RunnerError
+from hotspare.base.errors import RunnerError
 from hotspare.runners.spark.archive import existing_archive
 from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, available, cache_folder, cached_kafka_source
 from hotspare.runners.spark.session import Session, SessionOptions

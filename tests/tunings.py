@@ -8,7 +8,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from hotspare.engine.tuning import DEFAULT, SMALL, Tuning
+from hotspare.rows.tuning import DEFAULT, SMALL, Tuning
 
 SIZES: Mapping[str, Sequence[int]] = {
     "page_slots": (1, 2, 4, 16),

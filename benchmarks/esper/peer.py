@@ -21,7 +21,7 @@ from benchmarks._java import answer as answer_of
 from benchmarks._java import fetched
 from benchmarks._java import program as java_program
 
-from hotspare.errors import RunnerError
+from hotspare.base.errors import RunnerError
 from hotspare.runners.spark.jars import Jar
 
 JARS = (

@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 from hotspare.adapters.files.output_rows import FileStyle
+from hotspare.base.interpreter import pass_over_what_is_there
 from hotspare.cli.replaying.plan import ReplayRequest, prepare
 from hotspare.cli.replaying.run import run_local
-from hotspare.interpreter import pass_over_what_is_there
 
 PROJECT = """
 project: sliding

@@ -28,8 +28,8 @@ from confluent_kafka import Producer
 
 from hotspare.bus.contract import EPOCH_HEADER, FORMAT_HEADER, OUTPUTS_HEADER
 from hotspare.bus.open import open_bus
-from hotspare.engine.rows.batch import MessageFormat
 from hotspare.ha.rules.settings import OutputStream
+from hotspare.rows.batch import MessageFormat
 from hotspare.testing.kafka_jars import class_path
 from hotspare.testing.kafka_server import BrokerTuning, Compilers, KafkaServers
 

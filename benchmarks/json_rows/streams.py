@@ -45,8 +45,8 @@ from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
 from hotspare.demo.servers import kafka_and_zookeeper
 from hotspare.demo.site import Site
-from hotspare.engine.rows.batch import MessageFormat
 from hotspare.ha.rules.settings import GroupSettings, OutputStream
+from hotspare.rows.batch import MessageFormat
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import BrokerTuning, Compilers
 

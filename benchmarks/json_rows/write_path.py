@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from hotspare.bus.contract import Commit, Progress
 from hotspare.bus.open import open_bus
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.rows.batch import output_schema
+from hotspare.formats import arrow_block
 from hotspare.ha.outputs.blocks import MessageSizes
 from hotspare.ha.rules.settings import GroupSettings, OutputStream
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.rows.batch import output_schema
 
 KEY = Field("id", FieldType.INT64, KeyRole.KEY)
 SCHEMA = Schema((KEY, Field("card", FieldType.STRING), Field("amount", FieldType.DOUBLE)))

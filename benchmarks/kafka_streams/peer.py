@@ -21,8 +21,8 @@ from benchmarks._divided_load import bootstrap_of
 from benchmarks._java import CONNECT_JSON, answer, fetched, program
 from confluent_kafka import Consumer, TopicPartition
 
+from hotspare.base.errors import ClusterError
 from hotspare.bus.contract import EPOCH_HEADER
-from hotspare.errors import ClusterError
 from hotspare.runners.spark.jars import Jar
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_jars import class_path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hotspare.interpreter import start_again
+from hotspare.base.interpreter import start_again
 
 
 def start() -> None:

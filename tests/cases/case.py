@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import BAD_STREAM, END_FORM, RAW_SCHEMA, MessageFormat
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.formats.csv.rows import CsvStyle, rows_to_csv
 from hotspare.model.load import load_text
+from hotspare.rows.batch import BAD_STREAM, END_FORM, RAW_SCHEMA, MessageFormat
 from tests.raw_rows import RawRow, raw_of
 
 _FOLDER = Path(__file__).parent / "windows"

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import xxhash
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.kernels import plain
-from hotspare.engine.kernels.columns import identifier_texts
-from hotspare.engine.pipeline import Pipeline
-from hotspare.model.windows.registry import WINDOW_TYPES, type_of
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.rows.compile import plain
+from hotspare.table.loops.columns import identifier_texts
+from hotspare.windows.registry import WINDOW_TYPES, type_of
 from tests.cases.case import CASES, OF_EVERY_TYPE, expected_by_cause, outputs_by_cause, raw_batches, read_case, run
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.engine.expressions.windows import expression_mistakes
 from hotspare.model.load import load_text
+from hotspare.windows.shared.expressions import expression_mistakes
 from tests.cases.case import expected_by_cause, outputs_by_cause, parse_case, raw_batches, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "translations.md"

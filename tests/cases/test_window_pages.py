@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hotspare.model.windows.registry import WINDOW_TYPES, type_of
+from hotspare.windows.registry import WINDOW_TYPES, type_of
 from tests.cases.case import Case, expected_by_cause, outputs_by_cause, parse_case, raw_batches, run
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "windows").glob("*.md"))

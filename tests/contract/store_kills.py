@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import func, select
 
-from hotspare.errors import StoreError
+from hotspare.base.errors import StoreError
 from hotspare.stores.contract import SnapshotStatus, Store
 from hotspare.stores.open import open_store
 from hotspare.stores.settings import StoreSettings

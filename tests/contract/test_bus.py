@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from hotspare.base.errors import PositionLost, TopicMissing, UsageError
 from hotspare.bus.contract import SOURCE_HEADER, TICK, Bus, HeaderGuard, Outgoing, Partition
-from hotspare.errors import PositionLost, TopicMissing, UsageError
 from tests.contract.material import START_US, ManualClock, outgoing, read_all
 
 IN = Partition("in")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hotspare.base.errors import PositionLost, TopicMissing, UsageError
 from hotspare.bus.contract import Bus, Commit, Partition
 from hotspare.bus.naming import snapshot_readers
-from hotspare.errors import PositionLost, TopicMissing, UsageError
 from tests.contract.material import START_US, ManualClock, outgoing, progress, read_all
 from tests.examples import examples
 

@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient
 
 from hotspare.adapters.failover.source_position import published_sources
 from hotspare.adapters.files.publisher import PublishOptions, publish_file
+from hotspare.base.errors import TopicMissing, UsageError
 from hotspare.bus.contract import SOURCE_HEADER, Bus, HeaderGuard, Outgoing, Partition
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.naming import records_topic
-from hotspare.errors import TopicMissing, UsageError
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.kafka_door import KafkaDoor

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from hotspare.base.errors import BusLocked, BusUnavailable, TopicMissing, UsageError
 from hotspare.bus.contract import Commit, Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.bus.sqlite_schema import decode_headers, encode_headers
-from hotspare.errors import BusLocked, BusUnavailable, TopicMissing, UsageError
 from tests.contract.material import START_US, child, outgoing, progress, read_all, values
 
 KILLS = 20
@@ -153,7 +153,7 @@ import resource, sys
 from pathlib import Path
 from hotspare.bus.contract import Commit, Outgoing
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.errors import UnknownResult, BusUnavailable
+from hotspare.base.errors import UnknownResult, BusUnavailable
 from tests.contract.material import progress
 bus = SqliteBus(Path(sys.argv[1]))
 bus.create_topic("out")

@@ -8,10 +8,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hotspare import processes
+from hotspare.base import processes
+from hotspare.base.errors import BusError, UsageError
 from hotspare.bus.contract import Partition
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.errors import BusError, UsageError
 from tests.contract.material import outgoing, values
 
 IN = Partition("in")

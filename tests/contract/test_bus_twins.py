@@ -15,10 +15,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from hotspare.base.errors import HotspareError
 from hotspare.bus.contract import SOURCE_HEADER, Bus, Commit, HeaderGuard, Outgoing, OutputId, Partition, Producer, Progress
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.errors import HotspareError
 from tests.contract.material import START_US, ManualClock
 from tests.examples import examples
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from hotspare.base.errors import UsageError
 from hotspare.coordination.contract import NOBODY, Coordination, Leader, Renewed
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.sqlite import SqliteCoordination
-from hotspare.errors import UsageError
 from hotspare.testing.cluster import wait_until
 from tests.contract.material import member
 

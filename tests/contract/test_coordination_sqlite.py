@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hotspare.base.errors import CoordinationSuspended, UsageError
+from hotspare.base.processes import boot_id
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.coordination.sqlite import SqliteCoordination, clock_ms
-from hotspare.errors import CoordinationSuspended, UsageError
-from hotspare.processes import boot_id
 from tests.contract.material import child, member
 
 LONG_MS = 3_600_000
@@ -100,9 +100,7 @@ def test_after_a_restart_of_the_machine_leases_and_members_are_over_and_the_rest
 
 
 def test_the_clock_and_the_boot_are_the_same_in_every_process() -> None:
-    script = (
-        "from hotspare.coordination.sqlite import clock_ms; from hotspare.processes import boot_id; print(boot_id(), clock_ms())"
-    )
+    script = "from hotspare.coordination.sqlite import clock_ms; from hotspare.base.processes import boot_id; print(boot_id(), clock_ms())"
     before = clock_ms()
     with child(script) as process:
         said, _ = process.communicate(timeout=180)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from hotspare.base.errors import CoordinationLost, CoordinationSuspended
 from hotspare.coordination.contract import Leader
 from hotspare.coordination.open import open_coordination
 from hotspare.coordination.zookeeper.coordination import ZooKeeperCoordination
 from hotspare.coordination.zookeeper.nodes import GroupPaths
 from hotspare.coordination.zookeeper.session import monotonic_ms
-from hotspare.errors import CoordinationLost, CoordinationSuspended
 from hotspare.testing.cluster import wait_until
 from tests.contract.material import child, member
 from tests.contract.zookeeper_doors import LONG_MS, PATIENT, WAIT_S, Doors

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from hotspare.base.errors import BusLocked, BusUnavailable, CoordinationLost, CoordinationSuspended, Fenced, UnknownResult
 from hotspare.bus.contract import Commit, Partition
 from hotspare.bus.memory import BusFault, BusOperation, Fencing, MemoryBus, MemoryBusClient, MemoryProducer
 from hotspare.coordination.memory import CoordinationFault, MemoryCoordination
-from hotspare.errors import BusLocked, BusUnavailable, CoordinationLost, CoordinationSuspended, Fenced, UnknownResult
 from tests.contract.material import ManualClock, member, outgoing, progress, values
 
 

@@ -9,11 +9,11 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from hotspare.base.errors import BusUnavailable, MessageTooLarge, TopicMissing, UsageError
 from hotspare.bus.contract import Bus, Commit, Outgoing, Partition, RowMessages
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.open import open_bus
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.errors import BusUnavailable, MessageTooLarge, TopicMissing, UsageError
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.kafka_door import KafkaDoor, empty
 from tests.contract.material import progress, read_all

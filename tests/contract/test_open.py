@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from hotspare.base.errors import BusLocked, UsageError
 from hotspare.bus.contract import Partition
 from hotspare.bus.open import open_bus
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.coordination.sqlite import SqliteCoordination
-from hotspare.errors import BusLocked, UsageError
 from hotspare.host.restoring import store_url
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.open import default_store_url, open_existing_store, open_store

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from hotspare.base.errors import Fenced, TopicMissing, TopicOwned, UnknownResult, UsageError
+from hotspare.base.shard import Shard
 from hotspare.bus.contract import Bus, Commit, Outgoing, OutputId, Partition, Producer, Progress
 from hotspare.bus.naming import group_name
-from hotspare.errors import Fenced, TopicMissing, TopicOwned, UnknownResult, UsageError
-from hotspare.shard import Shard
 from tests.contract.material import outgoing, progress, read_all, values
 
 OpenBus = Callable[[], Bus]

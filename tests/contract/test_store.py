@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.snapshot import PagesInStore
-from hotspare.errors import SnapshotDamaged, StoreError, UsageError
+from hotspare.base.errors import SnapshotDamaged, StoreError, UsageError
+from hotspare.flow.snapshot import PagesInStore
 from hotspare.stores.contract import Access, SnapshotInfo, SnapshotStatus, Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore, clock_us

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
+from hotspare.base.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
 from hotspare.stores.changelog import store as changelog
 from hotspare.stores.changelog.store import ChangelogStore
 from hotspare.stores.changelog.topics import Topic, parse_url

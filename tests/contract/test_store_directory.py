@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
+from hotspare.base.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
 from hotspare.stores import directory_layout
 from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.directory import DirectoryStore

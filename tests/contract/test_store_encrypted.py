@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.choices import OtherStore
+from hotspare.base.choices import OtherStore
+from hotspare.base.errors import SnapshotDamaged, StateError, UsageError
 from hotspare.coordination.memory import MemoryCoordination
-from hotspare.errors import SnapshotDamaged, StateError, UsageError
 from hotspare.ha.effects.store_agreement import agree_on_store
 from hotspare.stores import encryption
 from hotspare.stores.contract import Store

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 
-from hotspare.errors import StoreError
+from hotspare.base.errors import StoreError
 from hotspare.stores.contract import Store
 from tests.contract.material import child
 from tests.contract.store_kills import (

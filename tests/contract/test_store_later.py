@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hotspare.errors import SnapshotDamaged, StoreError
+from hotspare.base.errors import SnapshotDamaged, StoreError
 from hotspare.stores import later
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.settings import StoreSettings

@@ -11,7 +11,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
+from hotspare.base.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
 from hotspare.stores import directory_layout
 from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.objects.bucket import Bucket

@@ -10,8 +10,8 @@ from typing import TypeAlias
 import pytest
 from redis import Redis
 
-from hotspare.errors import SnapshotDamaged, StoreError
-from hotspare.retry import Retry
+from hotspare.base.errors import SnapshotDamaged, StoreError
+from hotspare.base.retry import Retry
 from hotspare.stores.content import blob_of
 from hotspare.stores.open import open_store
 from hotspare.stores.redis.store import RedisStore

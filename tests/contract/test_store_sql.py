@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, event, text
 
-from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
+from hotspare.base.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
 from hotspare.stores.open import open_store
 from hotspare.stores.sql.store import SqlStore
 from hotspare.stores.writing import AT_ONCE

@@ -15,9 +15,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from hotspare.testing.cluster import wait_until
+from tests.cli.running import hotspare_here
 from tests.documents.blocks import ROOT, Block
 from tests.e2e.prepared import PreparedProcess
-from tests.unit.cli.running import hotspare_here
 
 DATA = Path(__file__).parent / "pages"
 WITHOUT_SPARK = ("--runner", "local")

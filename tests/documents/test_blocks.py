@@ -9,7 +9,7 @@ import pytest
 from tests.documents.blocks import ROOT, SHOWN, all_blocks, block, blocks_of
 
 _DEMO = "make demo and its like take minutes; tests/e2e runs what they run"
-_BENCHMARK = "a measurement, whose sizes tests/unit/benchmarks has small"
+_BENCHMARK = "a measurement, whose sizes tests/benchmarks has small"
 ELSEWHERE = {
     ("README.md", "git clone"): _DEMO,
     ("docs/simulation.md", "make sim"): "tests/simulation/",
@@ -20,8 +20,8 @@ ELSEWHERE = {
     ("examples/README.md", "../.venv/bin/python history/history.py"): "tests/integration/spark/test_history_example.py",
     ("docs/kafka.md", "kafka-console-consumer.sh"): "a command of Kafka's own distribution, which is not here",
     ("docs/topics.md", "kafka-console-consumer.sh"): "a command of Kafka's own distribution, which is not here",
-    ("docs/topics.md", "hotspare publish --bus sqlite:///ours.db"): "tests/unit/cli/test_topics_of_others.py",
-    ("docs/topics.md", "hotspare subscribe --bus sqlite:///ours.db"): "tests/unit/cli/test_topics_of_others.py",
+    ("docs/topics.md", "hotspare publish --bus sqlite:///ours.db"): "tests/cli/test_topics_of_others.py",
+    ("docs/topics.md", "hotspare subscribe --bus sqlite:///ours.db"): "tests/cli/test_topics_of_others.py",
 }
 """By page and beginning of the first command, the tests that run the block, or why it is not run."""
 

@@ -16,9 +16,9 @@ from typing import TextIO
 import pyarrow.parquet as pq
 import pytest
 
+from tests.cli.kept import kept_bus
 from tests.documents.blocks import ROOT, Block, shows
 from tests.documents.play import PageFolder
-from tests.unit.cli.kept import kept_bus
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 

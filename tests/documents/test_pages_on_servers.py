@@ -16,14 +16,14 @@ import pytest
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.codec.outputs import decode_outputs, encode_outputs
-from hotspare.engine.plan import compile_plan
-from hotspare.engine.rows.batch import MessageFormat
+from hotspare.flow.plan import compile_plan
+from hotspare.formats import arrow_block
+from hotspare.formats.outputs import decode_outputs, encode_outputs
 from hotspare.ha.outputs.blocks import MessageSizes
 from hotspare.host.definition import group_topics
 from hotspare.host.project import checked_project
 from hotspare.model.load import load_text
+from hotspare.rows.batch import MessageFormat
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer

@@ -12,10 +12,10 @@ import pytest
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer
+from tests.cli.running import hotspare_here
 from tests.contract.kafka_door import empty
 from tests.documents.blocks import Block, shows
 from tests.documents.play import PageFolder
-from tests.unit.cli.running import hotspare_here
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
 

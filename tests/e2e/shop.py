@@ -12,16 +12,16 @@ import pyarrow as pa
 
 from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
-from hotspare.engine.head.head import Head
-from hotspare.engine.plan import Plan, compile_plan
+from hotspare.flow.head.head import Head
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.load import load_text
 from hotspare.runners.contract import SourceTopic
 from hotspare.testing.cluster import SpawnedEngine, wait_until
 from hotspare.testing.recorder import OutputReader, ReferenceRun
 from hotspare.testing.verify import DeliveryVerdict, compare_stream
+from tests.cli.running import hotspare_here
 from tests.e2e.prepared import PreparedProcess
 from tests.e2e.site import SOURCE, Site
-from tests.unit.cli.running import hotspare_here
 
 OLD = """\
 project: shop

@@ -7,16 +7,16 @@ from contextlib import chdir, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hotspare.base.file_locks import lock_holder
+from hotspare.base.processes import is_process_stopped
 from hotspare.bus.contract import OUTPUTS_HEADER, Bus, Partition
 from hotspare.bus.naming import group_name, inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
-from hotspare.file_locks import lock_holder
-from hotspare.processes import is_process_stopped
 from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.open import open_store
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
+from tests.cli.running import hotspare, hotspare_here
 from tests.e2e.prepared import prepared
-from tests.unit.cli.running import hotspare, hotspare_here
 
 PREFIX = "e2e"
 PROJECT = """\

@@ -15,17 +15,17 @@ from pathlib import Path
 import pytest
 
 from hotspare.adapters.failover.subscriber_position import load_position
+from hotspare.base.errors import BusLocked
+from hotspare.base.file_locks import end_if_stopped
+from hotspare.base.retry import Retry
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.coordination.contract import Coordination, Leader
 from hotspare.coordination.open import default_coordination_url, open_coordination
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
-from hotspare.errors import BusLocked
-from hotspare.file_locks import end_if_stopped
-from hotspare.retry import Retry
+from hotspare.formats import arrow_block
+from hotspare.formats.csv.rows import CsvStyle, rows_to_csv
 from hotspare.testing.cluster import command, wait_until
-from tests.unit.adapters.outputs import I, N, Row, block
+from tests.adapters.outputs import I, N, Row, block
 
 pytestmark = pytest.mark.system
 

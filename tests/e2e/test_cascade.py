@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from hotspare.base.inbound import Inbound
+from hotspare.base.shard import WHOLE, Shard
 from hotspare.bus.contract import OUTPUTS_HEADER, Bus, Outgoing, Partition
 from hotspare.bus.naming import group_name
 from hotspare.bus.open import open_bus
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.inbound import Inbound
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.load import load_text
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
-from hotspare.shard import WHOLE, Shard
 from hotspare.testing.clocks import OtherClock
 from hotspare.testing.cluster import Cluster, command, wait_until
 from hotspare.testing.kafka_server import KafkaServers

@@ -11,8 +11,8 @@ import pytest
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
-from hotspare.engine.head.head import Head
-from hotspare.engine.plan import compile_plan
+from hotspare.flow.head.head import Head
+from hotspare.flow.plan import compile_plan
 from hotspare.model.load import load_text
 from hotspare.runners.contract import SourceTopic
 from hotspare.testing.cluster import wait_until

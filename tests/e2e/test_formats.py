@@ -12,7 +12,7 @@ import pytest
 
 from hotspare.bus.contract import FORMAT_HEADER, OUTPUTS_HEADER, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.rows.batch import MessageFormat
+from hotspare.rows.batch import MessageFormat
 from hotspare.testing.cluster import command, wait_until
 from tests.e2e.site import PREFIX, Site
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.choices import DemoProject
+from hotspare.base.choices import DemoProject
 from hotspare.demo.faults import Fault
 from hotspare.demo.scenario import Demo, DemoOptions
 from hotspare.demo.site import embedded

@@ -14,7 +14,7 @@ import pytest
 from hotspare.bus.contract import Partition
 from hotspare.bus.naming import outbound_topic
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.engine.codec.arrow_block import decode
+from hotspare.formats.arrow_block import decode
 from hotspare.testing.cluster import wait_until
 from tests.e2e.site import PREFIX, Site
 

@@ -15,15 +15,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from hotspare.base.errors import ClusterError
+from hotspare.base.processes import is_process_gone
 from hotspare.bus.naming import group_name
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.coordination.contract import Member
-from hotspare.errors import ClusterError
 from hotspare.ha.rules.settings import GroupSettings
-from hotspare.processes import is_process_gone
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
 from tests.e2e.site import LEASE
-from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, publish_all
+from tests.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, publish_all
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
 TIMEOUT_S = 240

@@ -15,7 +15,7 @@ from hotspare.ha.rules.settings import GroupSettings
 from hotspare.testing.cluster import Cluster, wait_until
 from tests.e2e.prepared import prepared
 from tests.e2e.site import PATIENT
-from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, lines, publish
+from tests.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, lines, publish
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 TIMEOUT_S = 180

@@ -30,7 +30,7 @@ from hotspare.testing.cluster import Cluster, wait_until
 from hotspare.testing.server_process import LOOPBACK, free_ports
 from hotspare.testing.spark_cluster import StandaloneCluster, WorkerSize
 from tests.e2e.site import LEASE
-from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, publish_all, published
+from tests.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, publish_all, published
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
 WORKERS = 2

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from hotspare.errors import ClusterError
+from hotspare.base.errors import ClusterError
 from hotspare.testing.cluster import SpawnedEngine, wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.zookeeper_server import ZooKeeperServer
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 NEWER = """\
 import sys
-from hotspare.engine import semantics
+from hotspare.flow import semantics
 semantics.SEMANTICS += 1
 from hotspare.cli.main import main
 sys.exit(main())

@@ -19,9 +19,9 @@ from hotspare.ha.rules.settings import GroupSettings
 from hotspare.stores.open import default_store_url, open_store
 from hotspare.testing.applications import Applications, application_of, kill_all
 from hotspare.testing.cluster import Cluster, wait_until
+from tests.cli.running import hotspare_here
 from tests.e2e.site import PATIENT
-from tests.unit.cli.running import hotspare_here
-from tests.unit.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, delivered, expected, publish_all, published
+from tests.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, delivered, expected, publish_all, published
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(900)]
 TIMEOUT_S = 240

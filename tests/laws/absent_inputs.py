@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from hotspare.engine.kernels import absent as k
-from hotspare.engine.kernels import slots, unlinked
-from hotspare.engine.kernels.pages import Rows
-from hotspare.engine.state.row_index import empty_index, grown_index
-from hotspare.engine.state.row_pages import RowPages
-from hotspare.engine.state.unlinked import no_runs
+from hotspare.table.loops import absent as k
+from hotspare.table.loops import slots, unlinked
+from hotspare.table.loops.pages import Rows
+from hotspare.table.row_index import empty_index, grown_index
+from hotspare.table.row_pages import RowPages
+from hotspare.table.unlinked import no_runs
 
 Args = tuple[Any, ...]
 PAGES, ROWS = 5, 60

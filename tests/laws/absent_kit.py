@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan
-from hotspare.engine.state.over_rows import OverRows
-from hotspare.engine.state.queue import RowQueue
-from hotspare.engine.state.relation import Relation
-from hotspare.engine.state.row_pages import RowPages
-from hotspare.errors import StoreError
+from hotspare.base.errors import StoreError
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan
 from hotspare.stores.contract import Store
 from hotspare.stores.open import open_store
 from hotspare.stores.settings import StoreSettings
+from hotspare.table.over_rows import OverRows
+from hotspare.table.queue import RowQueue
+from hotspare.table.relation import Relation
+from hotspare.table.row_pages import RowPages
 from tests.cases.case import Case, Message, raw_batches
 
 

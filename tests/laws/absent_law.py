@@ -20,15 +20,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.kernels.multi_index import BEFORE, UNORDERED
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan
-from hotspare.engine.rows.chunk import Int64s
-from hotspare.engine.snapshot import Frozen
-from hotspare.engine.state.multi_index import MultiIndex
-from hotspare.engine.state.relation import Relation
-from hotspare.engine.tuning import Tuning, under
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan
+from hotspare.flow.snapshot import Frozen
+from hotspare.rows.chunk import Int64s
+from hotspare.rows.tuning import Tuning, under
+from hotspare.table.loops.multi_index import BEFORE, UNORDERED
+from hotspare.table.multi_index import MultiIndex
+from hotspare.table.relation import Relation
 from tests.laws.absent_kit import Asked, StoreFault, absent, only_at_use, parts_of, unread
 from tests.laws.any_changelogs import TICK, Given, changelogs, raw_messages
 from tests.laws.any_graphs import SECOND, Graph, Window, keepers

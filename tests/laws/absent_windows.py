@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.tuning import Tuning
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.load import load_text
+from hotspare.rows.tuning import Tuning
 from hotspare.stores.contract import Store
 from tests.cases.case import Message
 from tests.laws.absent_kit import in_one

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.kernels import aggregate as k
-from hotspare.engine.kernels import slots
-from hotspare.engine.kernels import values as v
-from hotspare.engine.operators.contract import Operator
-from hotspare.engine.plan import compile_plan
-from hotspare.engine.rows.chunk import Chunk, Timeline
-from hotspare.engine.state.multi_index import MultiIndex
-from hotspare.engine.state.ordered_values import OrderedValues
-from hotspare.engine.state.pages import Page
-from hotspare.engine.state.relation import Relation
-from hotspare.engine.state.strings import StringTable
+from hotspare.flow.plan import compile_plan
 from hotspare.model.events import Opcode
 from hotspare.model.load import load_text
+from hotspare.rows.chunk import Chunk, Timeline
+from hotspare.table.loops import slots
+from hotspare.table.multi_index import MultiIndex
+from hotspare.table.pages import Page
+from hotspare.table.relation import Relation
+from hotspare.table.strings import StringTable
+from hotspare.windows.aggregate.loops import aggregate as k
+from hotspare.windows.aggregate.loops import values as v
+from hotspare.windows.aggregate.ordered_values import OrderedValues
+from hotspare.windows.shared.contract import Operator
 
 Args = tuple[Any, ...]
 PROJECT = """

@@ -8,7 +8,7 @@ from random import Random
 
 import pyarrow as pa
 
-from hotspare.engine.rows.batch import MessageFormat
+from hotspare.rows.batch import MessageFormat
 from tests.laws.any_graphs import SECOND, Window
 from tests.raw_rows import RawRow, raw_of
 

@@ -14,8 +14,8 @@ from functools import lru_cache
 from random import Random
 from typing import Any, TypeAlias
 
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.errors import ProjectError
+from hotspare.base.errors import ProjectError
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.load import load_text
 from hotspare.model.resolve import Resolved
 from hotspare.model.types import KeyRole, Schema

@@ -15,13 +15,13 @@ import pyarrow as pa
 from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.publisher import PublishOptions
 from hotspare.adapters.recording import ReplayFile, record
-from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan
-from hotspare.engine.rows.batch import ARROW_TYPE
-from hotspare.engine.rows.letters import FLAG_TEXTS, OPCODE_TEXTS
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan
+from hotspare.formats.csv.rows import CsvStyle, row_texts
 from hotspare.model.types import FieldType, Schema
+from hotspare.rows.batch import ARROW_TYPE
+from hotspare.rows.letters import FLAG_TEXTS, OPCODE_TEXTS
 from hotspare.runners.local import decode_iterable
 from hotspare.spark import in_task
 

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.code.contract import CodeFailure, GivenEvents, Instance, ProgramText
-from hotspare.engine.code.programs import compile_program
-from hotspare.errors import ProjectError, StateError
-from hotspare.interpreter import fix_environment
+from hotspare.base.errors import ProjectError, StateError
+from hotspare.base.interpreter import fix_environment
 from hotspare.model.code import Code, CodeLimits, Language, Script
 from hotspare.model.types import Field, FieldType, Schema
+from hotspare.scripting.contract import CodeFailure, GivenEvents, Instance, ProgramText
+from hotspare.scripting.programs import compile_program
 from tests.cases.case import outputs_by_cause, parse_case, raw_batches, run
 
 GIVEN = Schema(

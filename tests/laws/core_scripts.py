@@ -8,10 +8,10 @@ from functools import cache
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.snapshot import Frozen
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.flow.snapshot import Frozen
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message, raw_batches
 

@@ -14,12 +14,12 @@ from functools import cache
 
 import pyarrow as pa
 
-from hotspare.engine.expressions.checking import Checker
-from hotspare.engine.expressions.compiled import EVENT_FIELDS, CompiledExpression
-from hotspare.engine.expressions.function import TypeMismatch
-from hotspare.engine.expressions.functions import TABLE
-from hotspare.engine.expressions.times import TRUNC_UNITS
-from hotspare.engine.expressions.tree import Call, ExpressionRefused, FieldRef, Literal, Tree, Typed, ValueType, fields_used
+from hotspare.expressions.checking import Checker
+from hotspare.expressions.compiled import EVENT_FIELDS, CompiledExpression
+from hotspare.expressions.function import TypeMismatch
+from hotspare.expressions.functions import TABLE
+from hotspare.expressions.times import TRUNC_UNITS
+from hotspare.expressions.tree import Call, ExpressionRefused, FieldRef, Literal, Tree, Typed, ValueType, fields_used
 from hotspare.model.project import Dialect
 from hotspare.model.types import FieldType
 

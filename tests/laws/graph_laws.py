@@ -13,14 +13,14 @@ from random import Random
 
 import pyarrow as pa
 
-from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan
-from hotspare.engine.rows.changelog import Changelog, Keys, Opcodes
-from hotspare.engine.tuning import under
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan
+from hotspare.formats.csv.rows import CsvStyle, row_texts
 from hotspare.model.events import Opcode
 from hotspare.model.types import KeyRole
+from hotspare.rows.changelog import Changelog, Keys, Opcodes
+from hotspare.rows.tuning import under
 from tests.exact_rows import Row, exact_rows
 from tests.laws.any_changelogs import TICK, Given, raw_messages
 from tests.laws.any_expressions import OF_ORDER

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from hotspare.engine.kernels import groups as k
-from hotspare.engine.kernels import relation, slots
-from hotspare.engine.rows.chunk import Chunk, Timeline
-from hotspare.engine.state.groups import GroupLists
-from hotspare.engine.state.relation import Relation, Shape
+from hotspare.rows.chunk import Chunk, Timeline
+from hotspare.table.groups import GroupLists
+from hotspare.table.loops import groups as k
+from hotspare.table.loops import relation, slots
+from hotspare.table.relation import Relation, Shape
 from tests.laws.text_inputs import crowded_index
 
 Args = tuple[Any, ...]

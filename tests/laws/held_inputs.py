@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from hotspare.engine.kernels import held as k
-from hotspare.engine.kernels import relation as relation_kernels
-from hotspare.engine.kernels import slots
-from hotspare.engine.state.relation import Relation, Shape
 from hotspare.model.events import Opcode
+from hotspare.stages.loops import held as k
+from hotspare.table.loops import relation as relation_kernels
+from hotspare.table.loops import slots
+from hotspare.table.relation import Relation, Shape
 
 Args = tuple[Any, ...]
 POLICY = relation_kernels.Policy(relation_kernels.COUNT_SLIDING, 2**62, 1, 0, 0)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from hotspare.engine.kernels import join as k
-from hotspare.engine.kernels import multi_index, relation, slots
-from hotspare.engine.kernels.multi_index import Lists
-from hotspare.engine.rows.chunk import Chunk, Timeline
-from hotspare.engine.state.multi_index import MultiIndex
-from hotspare.engine.state.relation import Shape
 from hotspare.model.events import Opcode
+from hotspare.rows.chunk import Chunk, Timeline
+from hotspare.table.loops import multi_index, relation, slots
+from hotspare.table.loops.multi_index import Lists
+from hotspare.table.multi_index import MultiIndex
+from hotspare.table.relation import Shape
+from hotspare.windows.join import loops as k
 
 Args = tuple[Any, ...]
 

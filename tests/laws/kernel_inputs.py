@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from hotspare.engine.kernels import index, queue, slots
-from hotspare.engine.kernels import relation as k
-from hotspare.engine.kernels.outputs import OutputColumns
-from hotspare.engine.kernels.summary import RUNNING_WIDTH
-from hotspare.engine.rows.chunk import Chunk, Positions, Timeline
-from hotspare.engine.state.relation import Relation, RowTime, Shape
-from hotspare.engine.state.row_index import empty_index, grown_index
-from hotspare.engine.state.summary import Before, Newest
-from hotspare.model.algorithms import SUMMARY_OUTPUTS
+from hotspare.rows.chunk import Chunk, Positions, Timeline
+from hotspare.table.loops import index, queue, slots
+from hotspare.table.loops import relation as k
+from hotspare.table.loops.outputs import OutputColumns
+from hotspare.table.relation import Relation, RowTime, Shape
+from hotspare.table.row_index import empty_index, grown_index
+from hotspare.windows.calculate.algorithms import SUMMARY_OUTPUTS
+from hotspare.windows.calculate.loops import RUNNING_WIDTH
+from hotspare.windows.calculate.summary import Before, Newest
 from tests.laws import absent_inputs, aggregate_inputs, group_inputs, held_inputs, join_inputs, pattern_inputs, text_inputs
 from tests.laws.text_inputs import crowded_index
 

@@ -8,14 +8,15 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from hotspare.engine.kernels import pattern, slots
-from hotspare.engine.kernels import pattern_logic as k
-from hotspare.engine.operators.pattern import KEPT, MATCHES, PatternOperator, PatternWork
-from hotspare.engine.patterns.columns import OrderedEvents
-from hotspare.engine.rows.chunk import Chunk, Timeline
-from hotspare.engine.state.multi_index import MultiIndex
-from hotspare.engine.state.pages import Counters, Page
-from hotspare.engine.state.strings import StringTable
+from hotspare.rows.chunk import Chunk, Timeline
+from hotspare.table.loops import slots
+from hotspare.table.multi_index import MultiIndex
+from hotspare.table.pages import Counters, Page
+from hotspare.table.strings import StringTable
+from hotspare.windows.pattern.columns import OrderedEvents
+from hotspare.windows.pattern.loops import pattern
+from hotspare.windows.pattern.loops import pattern_logic as k
+from hotspare.windows.pattern.operator import KEPT, MATCHES, PatternOperator, PatternWork
 from tests.laws.test_patterns import SECOND, Shape, Windows
 
 Args = tuple[Any, ...]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hotspare.model.pattern_logic import Event, Logic, LogicOperator
+from hotspare.windows.pattern.logic import Event, Logic, LogicOperator
 
 Fields = Mapping[str, Any]
 Condition = Callable[[Fields, Fields], "Fields | None"]

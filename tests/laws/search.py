@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
-from hotspare.errors import ProjectError
+from hotspare.base.errors import ProjectError
 from tests.laws.absent_law import broken as breaks_where_absent
 from tests.laws.absent_law import drawn as drawn_with_many_rows
 from tests.laws.any_changelogs import Given, changelogs

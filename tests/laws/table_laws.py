@@ -10,10 +10,10 @@ from random import Random
 
 import pyarrow as pa
 
-from hotspare.engine.plan import Plan
-from hotspare.engine.rows.batch import BAD_STREAM
-from hotspare.engine.rows.letters import flag_letters, opcode_letters
+from hotspare.flow.plan import Plan
 from hotspare.model.publishing import publishing
+from hotspare.rows.batch import BAD_STREAM
+from hotspare.rows.letters import flag_letters, opcode_letters
 from hotspare.spark.in_task import STEP_ROWS, OnBadEvents, ShardWork
 from tests.laws.any_graphs import Graph
 from tests.laws.any_tables import AnyTable, Values, any_table, comparable, replayed, task_batches, time_field_of

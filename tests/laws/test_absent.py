@@ -18,24 +18,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.kernels import multi_index as multi_index_kernels
-from hotspare.engine.kernels.slots import NEVER
-from hotspare.engine.operators import aggregate_groups
-from hotspare.engine.operators.pattern import PatternOperator
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.rows.chunk import Bools
-from hotspare.engine.snapshot import unpack
-from hotspare.engine.state import absent_relation, groups, key_pages, multi_index, ordered_values
-from hotspare.engine.state.absent import AbsentPages
-from hotspare.engine.state.absent_queue import AbsentRows
-from hotspare.engine.state.groups import GroupLists
-from hotspare.engine.state.multi_index import MultiIndex
-from hotspare.engine.state.ordered_values import OrderedValues
-from hotspare.engine.state.row_layout import StoredRows
-from hotspare.engine.state.row_pages import RowPages
-from hotspare.engine.tuning import under
-from hotspare.errors import SnapshotDamaged
+from hotspare.base.errors import SnapshotDamaged
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.snapshot import unpack
+from hotspare.rows.chunk import Bools
+from hotspare.rows.tuning import under
+from hotspare.table import absent_relation, groups, key_pages, multi_index
+from hotspare.table.absent import AbsentPages
+from hotspare.table.absent_queue import AbsentRows
+from hotspare.table.groups import GroupLists
+from hotspare.table.loops import multi_index as multi_index_kernels
+from hotspare.table.loops.slots import NEVER
+from hotspare.table.multi_index import MultiIndex
+from hotspare.table.row_layout import StoredRows
+from hotspare.table.row_pages import RowPages
+from hotspare.windows.aggregate import groups as aggregate_groups
+from hotspare.windows.aggregate import ordered_values
+from hotspare.windows.aggregate.ordered_values import OrderedValues
+from hotspare.windows.pattern.operator import PatternOperator
 from tests.examples import examples
 from tests.laws.absent_kit import Asked, absent, decoded, parts_of
 from tests.laws.absent_law import Read, Seen, Way, broken, check, drawn

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.snapshot import KeyPageContent, RowPageContent
-from hotspare.engine.state.queue import BLOCK_ROWS
-from hotspare.engine.tuning import Tuning, under
-from hotspare.errors import SnapshotDamaged
-from hotspare.residence.budget import Budget
+from hotspare.base.errors import SnapshotDamaged
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.snapshot import KeyPageContent, RowPageContent
+from hotspare.rows.tuning import Tuning, under
 from hotspare.stores.contract import Store
 from hotspare.stores.directory import DirectoryStore
+from hotspare.table.page_cache.budget import Budget
+from hotspare.table.queue import BLOCK_ROWS
 from tests.laws.absent_kit import Asked, absent, only_at_use, opened
 from tests.laws.absent_windows import (
     BY_FLOOR_AND_ROOM,

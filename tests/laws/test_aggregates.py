@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.tuning import Tuning
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.load import load_text
+from hotspare.rows.tuning import Tuning
 from tests.cases.case import Case, Message
 from tests.examples import examples
 from tests.laws import plain_aggregates as plain

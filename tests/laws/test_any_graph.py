@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.kernels import summary
-from hotspare.engine.rows.refusals import BadEvents
-from hotspare.engine.state.pages import Counters
-from hotspare.model.windows.contract import EntersBy
-from hotspare.model.windows.registry import WINDOW_TYPES
+from hotspare.model.window_type import EntersBy
+from hotspare.rows.refusals import BadEvents
+from hotspare.table.pages import Counters
+from hotspare.windows.calculate import loops as summary
+from hotspare.windows.registry import WINDOW_TYPES
 from tests.examples import examples
 from tests.laws.any_changelogs import TICK, Given
 from tests.laws.any_graphs import SECOND, Graph

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hotspare.base.inbound import Inbound
 from hotspare.bus.contract import TICK, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
-from hotspare.engine.codec.outputs import TEXT_FORMATS
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import BEAT, EVENT_FORMATS, MessageFormat, without_causes
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.formats import arrow_block
+from hotspare.formats.csv.rows import CsvStyle, row_texts
+from hotspare.formats.outputs import TEXT_FORMATS
 from hotspare.ha.outputs.blocks import MessageSizes
 from hotspare.ha.rules.settings import OutputStream
-from hotspare.inbound import Inbound
 from hotspare.model.load import load_text
 from hotspare.model.types import Field, FieldType, KeyRole
+from hotspare.rows.batch import BEAT, EVENT_FORMATS, MessageFormat, without_causes
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
 

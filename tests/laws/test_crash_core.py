@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.state.pages import Counters
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.table.pages import Counters
 from tests.cases.case import Case, Message, outputs_by_cause, raw_batches, run
 from tests.examples import examples
 from tests.laws.core_scripts import plan, scripts, snapshot_bytes

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.snapshot import Frozen
-from hotspare.engine.state.summary import Newest
-from hotspare.engine.state.text_collector import TextCollector
-from hotspare.engine.tuning import Tuning, under
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.snapshot import Frozen
+from hotspare.rows.tuning import Tuning, under
+from hotspare.table.text_collector import TextCollector
+from hotspare.windows.calculate.summary import Newest
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.core_scripts import decoded, joined, plan, scripts, snapshot_bytes

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hotspare.engine.expressions.windows import expression_mistakes
-from hotspare.engine.head.head import Head
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.tuning import Tuning
+from hotspare.flow.head.head import Head
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.fingerprint import project_hash
 from hotspare.model.frontends.esp_xml import project as esp_xml
 from hotspare.model.frontends.yaml import project as yaml_project
@@ -21,8 +19,10 @@ from hotspare.model.load import load_text
 from hotspare.model.project import Project, Publication
 from hotspare.model.resolve import resolve
 from hotspare.model.types import FieldType, Schema
-from hotspare.model.windows.examples import example
-from hotspare.model.windows.registry import WINDOW_TYPES, type_of
+from hotspare.rows.tuning import Tuning
+from hotspare.windows.examples import example
+from hotspare.windows.registry import WINDOW_TYPES, type_of
+from hotspare.windows.shared.expressions import expression_mistakes
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.test_cut import check_page_sizes, cut, fed, in_parts

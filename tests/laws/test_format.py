@@ -22,25 +22,25 @@ from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.files.publisher import publish_file
 from hotspare.adapters.files.row_cutter import rows_of_text
 from hotspare.adapters.topics.publisher import publish_topic
+from hotspare.base.errors import ProjectError
 from hotspare.bus.contract import FORMAT_HEADER, Bus, Message, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.bus.topic_reader import BusTopicReader
-from hotspare.engine.codec import arrow_block, avro_block
-from hotspare.engine.codec.csv.decode import DecodedRows, decode_rows
-from hotspare.engine.codec.csv.grammar import grammar, quoted
-from hotspare.engine.codec.csv.rows import RowPrefix
-from hotspare.engine.codec.json.decode import decode_json
-from hotspare.engine.rows.batch import ARROW_TYPE, output_schema
-from hotspare.engine.rows.refusals import BadRows
-from hotspare.errors import ProjectError
+from hotspare.formats import arrow_block, avro_block
+from hotspare.formats.csv.decode import DecodedRows, decode_rows
+from hotspare.formats.csv.grammar import grammar, quoted
+from hotspare.formats.csv.rows import RowPrefix
+from hotspare.formats.json.decode import decode_json
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.frontends.esp_xml import project as esp_xml
 from hotspare.model.load import load_text
 from hotspare.model.project import Connector, ConnectorDirection
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.rows.batch import ARROW_TYPE, output_schema
+from hotspare.rows.refusals import BadRows
 from hotspare.testing.cluster import wait_until
-from tests.unit.adapters.test_topics_in import ToEnd
+from tests.adapters.test_topics_in import ToEnd
 
 pytestmark = pytest.mark.law
 

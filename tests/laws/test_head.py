@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.errors import ProjectError
+from hotspare.base.errors import ProjectError
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.project import Project
 from hotspare.model.resolve import resolve
 from tests.cases.case import Case, Message, raw_batches

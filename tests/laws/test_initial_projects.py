@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.codec.csv.decode import CsvOptions, decode_rows
-from hotspare.engine.codec.csv.grammar import BYTE_ORDER_MARK, quoted
-from hotspare.engine.rows.values import parse
+from hotspare.formats.csv.decode import CsvOptions, decode_rows
+from hotspare.formats.csv.grammar import BYTE_ORDER_MARK, quoted
 from hotspare.host.project import checked_project
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import WindowId
+from hotspare.rows.values import parse
+from tests.cli.running import hotspare_here
 from tests.examples import examples
-from tests.unit.cli.running import hotspare_here
 
 pytestmark = pytest.mark.law
 

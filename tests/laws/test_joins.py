@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.kernels.multi_index import MOVES
-from hotspare.engine.operators.join import JoinOperator
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.state.multi_index import MultiIndex
-from hotspare.engine.tuning import Tuning
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.load import load_text
+from hotspare.rows.tuning import Tuning
+from hotspare.table.loops.multi_index import MOVES
+from hotspare.table.multi_index import MultiIndex
+from hotspare.windows.join.operator import JoinOperator
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Refused, Row
@@ -344,7 +344,7 @@ def test_one_event_that_meets_very_many_rows() -> None:
 
 def test_the_law_bites() -> None:
     """A left outer join that forgets rows that meet nobody is found."""
-    from hotspare.engine.operators import join as operator
+    from hotspare.windows.join import operator
 
     join, rules_of = Join("leftouter", "x", "id"), operator._rules
     script = [(SECOND, "left", [Event("I", frozenset("N"), (1, 1, "a", None))])]

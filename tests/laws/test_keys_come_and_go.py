@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import compile_plan
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import compile_plan
 from hotspare.model.load import load_text
 from tests.laws.keys_come_and_go import PROJECT, rounds, state_bytes
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.codec.avro_block import decode_events as avro_events
-from hotspare.engine.head.head import Head
-from hotspare.engine.rows.batch import MessageFormat
+from hotspare.flow.head.head import Head
+from hotspare.formats import arrow_block
+from hotspare.formats.avro_block import decode_events as avro_events
 from hotspare.model.resolve import resolve
+from hotspare.rows.batch import MessageFormat
+from tests.flow.head.messages import TRADES, Message, project, raw
 from tests.laws.damaged_files import avro_block, avro_bytes, avro_header, avro_long
-from tests.unit.head.messages import TRADES, Message, project, raw
 
 HEAD = Head.build(resolve(project()))
 TEXT = 1 << 20

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.expressions.compiled import CompiledExpression
-from hotspare.engine.expressions.functions import TABLE
-from hotspare.engine.expressions.tree import Typed, TypedCall, TypedField, ValueType, fields_used
-from hotspare.engine.rows.arrays import packed
+from hotspare.expressions.compiled import CompiledExpression
+from hotspare.expressions.functions import TABLE
+from hotspare.expressions.tree import Typed, TypedCall, TypedField, ValueType, fields_used
 from hotspare.model.project import Dialect
+from hotspare.rows.arrays import packed
 from tests.examples import examples
 from tests.laws.expression_calls import EXTREMES, FIELDS, Asked, columns_for, every_call
 

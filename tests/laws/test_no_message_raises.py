@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.rows.batch import MessageFormat, RowKind
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.formats import arrow_block
 from hotspare.model.resolve import resolve
+from hotspare.rows.batch import MessageFormat, RowKind
 from tests.examples import examples
+from tests.flow.head.messages import Message, project, raw
 from tests.laws.core_scripts import joined, plan, snapshot_bytes
 from tests.laws.damaged_files import arrow_blocks, avro_files, damaged_arrow, is_empty_arrow, is_empty_avro
-from tests.unit.head.messages import Message, project, raw
 
 HEADS = (Head.build(resolve(project())), Head.build(resolve(project())))
 TRADES = 1

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.tuning import Tuning
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.load import load_text
-from hotspare.model.pattern_logic import Event, Logic, LogicOperator, LogicRefused, Operation, check_logic, events_in, parse_logic
+from hotspare.rows.tuning import Tuning
+from hotspare.windows.pattern.logic import Event, Logic, LogicOperator, LogicRefused, Operation, check_logic, events_in, parse_logic
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws import plain_patterns as plain

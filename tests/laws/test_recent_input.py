@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import RowKind
-from hotspare.errors import ProjectError
+from hotspare.base.errors import ProjectError
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.ha.outputs.held import HeldStream, Mark, base_of, mark_of, numbers_of
 from hotspare.ha.rules import warming as rules
 from hotspare.ha.rules.facts import Warming
 from hotspare.model.load import load_text
 from hotspare.model.recent_input import TICK_GAP_US, recent_input
+from hotspare.rows.batch import RowKind
 from tests.examples import examples
 from tests.laws.any_changelogs import TICK, Given, inserts, raw_messages
 from tests.laws.any_graphs import SECOND, Graph, graphs

@@ -14,12 +14,10 @@ from hypothesis import event as note
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.operators import keyed
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.tuning import Tuning, under
-from hotspare.errors import ProjectError
+from hotspare.base.errors import ProjectError
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.project import (
     AcceptedOpcodes,
     ContinuousQuery,
@@ -36,12 +34,14 @@ from hotspare.model.project import (
     Window,
 )
 from hotspare.model.resolve import resolve
-from hotspare.model.windows.calculate import CalculateWindow
-from hotspare.model.windows.compute import ComputeWindow
-from hotspare.model.windows.copy import CopyWindow
-from hotspare.model.windows.filter import FilterWindow
-from hotspare.model.windows.functional import FunctionalWindow
-from hotspare.model.windows.source import SourceWindow
+from hotspare.rows.tuning import Tuning, under
+from hotspare.windows.calculate.declaration import CalculateWindow
+from hotspare.windows.compute.declaration import ComputeWindow
+from hotspare.windows.copy.declaration import CopyWindow
+from hotspare.windows.filter.declaration import FilterWindow
+from hotspare.windows.functional.declaration import FunctionalWindow
+from hotspare.windows.shared import keyed
+from hotspare.windows.source.declaration import SourceWindow
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.plain_windows import OPCODES, SECOND, Event, Index, Limits, PlainWindow, Statistic, Work, folded
@@ -354,7 +354,7 @@ def _computing(text: str) -> Project:
 )
 def test_the_law_bites(text: str, forgotten: str) -> None:
     """A window that does not resolve what was published is found, and one that computes its deletes again."""
-    from hotspare.engine.operators import rowwise
+    from hotspare.windows.shared import rowwise
 
     indexes_of, project = rowwise.indexes_of, _computing(text)
     script = [(SECOND, [Event("P", frozenset("N"), (1, 2, "a", 0))]), (SECOND, [Event("D", frozenset("N"), (1, None, None, None))])]

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.state.relation import Relation
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.load import load_text
-from hotspare.residence.budget import Budget
+from hotspare.table.page_cache.budget import Budget
+from hotspare.table.relation import Relation
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws.core_scripts import joined, snapshot_bytes
 

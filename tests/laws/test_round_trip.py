@@ -14,7 +14,7 @@ from hotspare.model.frontends.esp_xml import project as esp_xml
 from hotspare.model.frontends.yaml import project as yaml_project
 from hotspare.model.load import load_text
 from hotspare.model.project import IndexType, Project, Window
-from hotspare.model.windows.copy import CopyWindow
+from hotspare.windows.copy.declaration import CopyWindow
 from tests.strategies_projects import projects
 
 pytestmark = pytest.mark.law

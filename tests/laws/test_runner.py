@@ -11,12 +11,12 @@ import pytest
 
 from hotspare.bus.contract import FORMAT_HEADER, TICK, Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import NextInput
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
+from hotspare.rows.batch import NextInput
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import LocalRunner, read_recorded
 from hotspare.runners.reading import all_partitions

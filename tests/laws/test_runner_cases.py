@@ -17,10 +17,10 @@ import pytest
 
 from hotspare.bus.contract import FORMAT_HEADER, TICK, Outgoing, Partition
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan
-from hotspare.engine.rows.batch import MessageFormat, NextInput
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan
+from hotspare.rows.batch import MessageFormat, NextInput
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import LocalRunner
 from tests.cases.case import OF_EVERY_TYPE, ROW_SEPARATOR, Case, Message, expected_by_cause, outputs_by_cause, read_case

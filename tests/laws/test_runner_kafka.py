@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hotspare.base.errors import UnknownResult
 from hotspare.bus.contract import TICK, HeaderGuard, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.head.head import Head
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.errors import UnknownResult
+from hotspare.flow.head.head import Head
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
 from hotspare.runners.contract import BatchLimits, HeadPlace, KafkaReaderKind, RunnerInput, SourceTopic

@@ -20,21 +20,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.adapters.files.row_routing import RowRouting
+from hotspare.base.errors import ProjectError
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.engine.head.head import Head
-from hotspare.engine.operators.contract import Clock
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import compile_plan
-from hotspare.engine.routing import routing_of
-from hotspare.engine.rows.batch import MessageFormat
-from hotspare.errors import ProjectError
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import compile_plan
 from hotspare.model.partitioning import KEY_TYPES, obstacles, partition_fields, refused_shards
 from hotspare.model.project import Project, WindowId
 from hotspare.model.resolve import Resolved, resolve
-from hotspare.model.windows.registry import type_of
-from hotspare.model.windows.source import SourceWindow
+from hotspare.rows.batch import MessageFormat
+from hotspare.rows.routing import routing_of
 from hotspare.runners.contract import BatchLimits, HeadPlace, RunnerInput, SourceTopic
 from hotspare.runners.local import read_recorded
+from hotspare.windows.registry import type_of
+from hotspare.windows.shared.contract import Clock
+from hotspare.windows.source.declaration import SourceWindow
 from tests.cases.case import CASES, ROW_SEPARATOR, Case, Message, expected_by_cause, outputs_by_cause, raw_batches, read_case
 from tests.cases.test_cases import filled_in
 from tests.examples import examples

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.plan import compile_plan
+from hotspare.flow.plan import compile_plan
 from hotspare.model.load import load_text
 from tests.cases.case import Case, Message
 from tests.examples import examples

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.tuning import Tuning, under
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.load import load_text
+from hotspare.rows.tuning import Tuning, under
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.test_cut import cut, fed, in_parts

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotspare.engine import kernels
-from hotspare.engine.kernels import KERNELS, plain
+from hotspare.rows import compile as kernels
+from hotspare.rows.compile import KERNELS, plain
 from tests.laws.kernel_inputs import GENERATORS
 
 pytestmark = pytest.mark.law

@@ -19,8 +19,8 @@ import pytest
 
 from hotspare.model.load import load_text
 from hotspare.model.types import Field, FieldType
-from hotspare.model.windows.examples import example
-from hotspare.model.windows.registry import WINDOW_TYPES
+from hotspare.windows.examples import example
+from hotspare.windows.registry import WINDOW_TYPES
 from tests.laws.code_programs import program
 
 pytestmark = pytest.mark.law

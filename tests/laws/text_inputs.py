@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hotspare.engine.kernels import index, interning, text_collection
-from hotspare.engine.state.row_index import empty_index
+from hotspare.table.loops import index, interning, text_collection
+from hotspare.table.row_index import empty_index
 
 Args = tuple[Any, ...]
 Random = np.random.Generator

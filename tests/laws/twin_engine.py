@@ -18,7 +18,7 @@ from typing import BinaryIO, Self
 import numpy as np
 import xxhash
 
-from hotspare.engine.head.head import Head
+from hotspare.flow.head.head import Head
 from tests.laws.any_changelogs import Given, raw_messages
 from tests.laws.any_graphs import Graph
 from tests.laws.graph_laws import Outputs, Trial, fed

@@ -7,14 +7,14 @@ from random import Random
 
 import pyarrow as pa
 
-from hotspare.engine.beginning import rows_ahead
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan
-from hotspare.engine.rows.changelog import Opcodes
-from hotspare.engine.upgrade import Fate, Past, carried_over, compare
-from hotspare.errors import ProjectError
+from hotspare.base.errors import ProjectError
+from hotspare.flow.beginning import rows_ahead
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan
+from hotspare.flow.upgrade import Fate, Past, carried_over, compare
 from hotspare.model.types import KeyRole
+from hotspare.rows.changelog import Opcodes
 from tests.laws.any_changelogs import Given, raw_messages
 from tests.laws.any_expressions import OVER_ROWS
 from tests.laws.any_graphs import Graph

@@ -47,16 +47,16 @@ BANNED_CALLS = {
     "id": "differs from process to process",
 }
 ALLOWED = {
-    ("src/hotspare/engine/code/python/attributes.py", "id"): "finds objects of a program again; neither value nor order gets out",
-    ("src/hotspare/engine/kernels/__init__.py", "id"): "finds the twin of a function object; neither value nor order gets out",
-    ("src/hotspare/engine/code/python/keeper.py", "id"): "finds containers again within one call; neither value nor order gets out",
-    ("src/hotspare/engine/code/python/plain_values.py", "id"): "looks into each container once; neither value nor order gets out",
-    ("src/hotspare/engine/code/tree.py", "id"): "tells containers apart that live at once; neither value nor order gets out",
+    ("src/hotspare/scripting/python/attributes.py", "id"): "finds objects of a program again; neither value nor order gets out",
+    ("src/hotspare/rows/compile.py", "id"): "finds the twin of a function object; neither value nor order gets out",
+    ("src/hotspare/scripting/python/keeper.py", "id"): "finds containers again within one call; neither value nor order gets out",
+    ("src/hotspare/scripting/python/plain_values.py", "id"): "looks into each container once; neither value nor order gets out",
+    ("src/hotspare/scripting/tree.py", "id"): "tells containers apart that live at once; neither value nor order gets out",
 }
 """(path, call) -> why this one cannot make two engines differ."""
 ALLOWED_MODULES = {
-    ("src/hotspare/engine/code/python/moments.py", "random"): "generators get a seed that the position of the event determines",
-    ("src/hotspare/engine/code/python/moments.py", "uuid"): "identifiers get their bits",
+    ("src/hotspare/scripting/python/moments.py", "random"): "generators get a seed that the position of the event determines",
+    ("src/hotspare/scripting/python/moments.py", "uuid"): "identifiers get their bits",
 }
 """(path, module) -> the same of a module."""
 _CLOCKS = frozenset({"datetime", "date", "Timestamp", "os"})

@@ -1,4 +1,4 @@
-"""Writes docs/errors.md from hotspare/errors.py: `make docs`. A test compares the page with what this would write."""
+"""Writes docs/errors.md from hotspare/base/errors.py: `make docs`. A test compares the page with what this would write."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import inspect
 import re
 from collections.abc import Iterator
 
-from hotspare import errors
-from hotspare.errors import HotspareError
+from hotspare.base import errors
+from hotspare.base.errors import HotspareError
 from tests.repo.tree import ROOT
 
 PAGE = "docs/errors.md"
 
 _HEAD = """# Errors
 
-Written from `src/hotspare/errors.py` by `make docs`; do not edit.
+Written from `src/hotspare/base/errors.py` by `make docs`; do not edit.
 
 Every error that hotspare raises on purpose is printed as a code and a primary line, then a detail and a hint where there is
 one. A code keeps its meaning for ever. "Retry" says whether the very same call may succeed later.

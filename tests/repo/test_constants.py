@@ -7,7 +7,7 @@ import pytest
 from tests.repo import constants
 from tests.repo.tree import sources, violations, whats
 
-TEST = "tests/unit/test_x.py"
+TEST = "tests/base/test_x.py"
 
 
 def test_no_test_patches_a_constant() -> None:

@@ -180,9 +180,7 @@ def test_path_bites() -> None:
 
 
 def test_name_bites() -> None:
-    text = (
-        "# `engine.step`, `hotspare.engine.step.step`, `engine.batch.x`, `engine.step.gone`, `engine.gone.x`, `a.b`, `engine.rows`"
-    )
+    text = "# `flow.step`, `hotspare.flow.step.step`, `engine.batch.x`, `flow.step.gone`, `engine.gone.x`, `a.b`, `rows`"
     found = [violation.what for violation in missing_names(Source.of("src/hotspare/x.py", text))]
     assert found == [f"names {name}, which does not exist" for name in ("engine.batch.x", "engine.step.gone", "engine.gone.x")]
 

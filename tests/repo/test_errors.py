@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hotspare.errors import HotspareError
+from hotspare.base.errors import HotspareError
 from tests.repo import errors_page
 from tests.repo.tree import Source, Violation, dotted, nodes, read, sources, violations, whats
 
@@ -71,7 +71,7 @@ def test_messages_keep_their_form() -> None:
 
 
 def test_no_error_outside_the_tree() -> None:
-    assert violations(one_tree, (s for s in sources("src") if s.path != "src/hotspare/errors.py")) == []
+    assert violations(one_tree, (s for s in sources("src") if s.path != "src/hotspare/base/errors.py")) == []
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,9 @@ def test_layers_have_no_cycle() -> None:
 @pytest.mark.parametrize(
     ("path", "text", "expected"),
     [
-        ("src/hotspare/model/x.py", "from hotspare.engine.step import step", "model must not import engine"),
+        ("src/hotspare/model/x.py", "from hotspare.flow.step import step", "model must not import engine"),
         ("src/hotspare/model/x.py", "from hotspare import engine", "model must not import engine"),
-        ("src/hotspare/model/x.py", "import hotspare.engine.step", "model must not import engine"),
+        ("src/hotspare/model/x.py", "import hotspare.flow.step", "model must not import engine"),
         ("src/hotspare/model/x.py", "from ..engine import step", "model must not import engine"),
         ("src/hotspare/model/x.py", "from .. import engine", "model must not import engine"),
         ("src/hotspare/model/__init__.py", "from ..engine import step", "model must not import engine"),
@@ -78,7 +78,7 @@ def test_direction_bites(path: str, text: str, expected: str) -> None:
         ("src/hotspare/ha/rules/x.py", "from hotspare.ha.effects import perform", "ha/rules must not import ha/effects"),
         (
             "src/hotspare/engine/rows/x.py",
-            "def f():\n    import hotspare.engine.state.pages",
+            "def f():\n    import hotspare.table.pages",
             "engine/rows must not import engine/state",
         ),
     ],
@@ -96,7 +96,7 @@ def test_a_circle_is_named() -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("src/hotspare/engine/x.py", "from hotspare.model.types import Schema\nfrom hotspare.errors import StateError"),
+        ("src/hotspare/engine/x.py", "from hotspare.model.types import Schema\nfrom hotspare.base.errors import StateError"),
         ("src/hotspare/engine/x.py", "from . import batch\nfrom .operators import contract\nimport numpy"),
         ("src/hotspare/ha/x.py", "from hotspare.bus.contract import Bus\nfrom hotspare import __version__"),
         ("src/hotspare/cli/x.py", "from hotspare.runners.local import LocalRunner"),

@@ -33,7 +33,7 @@ def test_law():
     go_on()
 """
 BY_ANOTHER_HANDLER = """
-from hotspare.stop_signals import stop_asked
+from hotspare.base.stop_signals import stop_asked
 def test_command():
     stop = threading.Event()
     with stop_asked(stop.set):

@@ -66,20 +66,20 @@ def test_a_run_without_a_failure_says_nothing_of_it(folder: Path) -> None:
 
 def test_a_change_touches_its_tests_and_those_of_what_it_changed() -> None:
     files = {
-        "tests/unit/test_a.py": frozenset({"src/hotspare/a.py"}),
-        "tests/unit/test_b.py": frozenset({"tests/unit/kit.py"}),
-        "tests/unit/kit.py": frozenset({"src/hotspare/b.py"}),
-        "tests/unit/test_c.py": frozenset({"tests/unit/conftest.py"}),
-        "tests/unit/conftest.py": frozenset[str](),
+        "tests/base/test_a.py": frozenset({"src/hotspare/a.py"}),
+        "tests/base/test_b.py": frozenset({"tests/kit.py"}),
+        "tests/kit.py": frozenset({"src/hotspare/b.py"}),
+        "tests/base/test_c.py": frozenset({"tests/logged_lines.py"}),
+        "tests/logged_lines.py": frozenset[str](),
     }
     for changed, touched in (
-        ({"tests/unit/test_a.py"}, {"a"}),
+        ({"tests/base/test_a.py"}, {"a"}),
         ({"src/hotspare/a.py"}, {"a"}),
         ({"src/hotspare/b.py"}, {"b"}),
-        ({"tests/unit/kit.py", "tests/unit/conftest.py"}, {"b", "c"}),
+        ({"tests/kit.py", "tests/logged_lines.py"}, {"b", "c"}),
         ({"README.md", "src/hotspare/c.py"}, set()),
     ):
-        assert touched_files(frozenset(changed), files) == {f"tests/unit/test_{name}.py" for name in touched}
+        assert touched_files(frozenset(changed), files) == {f"tests/test_{name}.py" for name in touched}
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_change_is_what_is_not_committed_and_not_upstream(folder: Path, reposi
 
 def test_tests_that_a_change_touches_are_repeated_and_no_others(folder: Path, repository: Callable[..., None]) -> None:
     (folder / "tests").mkdir()
-    (folder / "tests" / "kit.py").write_text("from hotspare.retry import (\n    Retry,\n)\n")
+    (folder / "tests" / "kit.py").write_text("from hotspare.base.retry import (\n    Retry,\n)\n")
     (folder / "tests" / "test_new.py").write_text(DEPENDS + "def imports():\n    import tests.kit\n")
     (folder / "tests" / "test_gone.py").touch()
     repository("add", ".")
@@ -134,4 +134,4 @@ def test_tests_that_a_change_touches_are_repeated_and_no_others(folder: Path, re
 def test_this_repositorys_imports_are_found() -> None:
     found = imports_of_tests(ROOT)
     assert {"tests/repeating.py", "tests/repo/tree.py", "tests/conftest.py"} <= found["tests/repo/test_repeating.py"]
-    assert "src/hotspare/runners/contract.py" in found["tests/unit/runners/test_pace.py"]
+    assert "src/hotspare/runners/contract.py" in found["tests/runners/test_pace.py"]

@@ -83,7 +83,7 @@ def test_citations_that_are_right(text: str) -> None:
     ],
 )
 def test_a_row_in_another_form_bites(docstring: str, whats: list[str]) -> None:
-    source = Source.of("tests/unit/test_x.py", f'def test_x():\n    """{docstring}"""\n')
+    source = Source.of("tests/base/test_x.py", f'def test_x():\n    """{docstring}"""\n')
     assert [found.what for found in scope.bare(source, ROWS)] == whats
 
 

@@ -36,8 +36,8 @@ def function_of(lines: int) -> str:
     [
         (SRC, style.FUNCTION_LINES_MAX, False),
         (SRC, style.FUNCTION_LINES_MAX + 1, True),
-        ("tests/unit/test_x.py", style.TEST_FUNCTION_LINES_MAX, False),
-        ("tests/unit/test_x.py", style.TEST_FUNCTION_LINES_MAX + 1, True),
+        ("tests/base/test_x.py", style.TEST_FUNCTION_LINES_MAX, False),
+        ("tests/base/test_x.py", style.TEST_FUNCTION_LINES_MAX + 1, True),
     ],
 )
 def test_function_size_bites(path: str, lines: int, bites: bool) -> None:

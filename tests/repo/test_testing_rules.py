@@ -7,7 +7,7 @@ import pytest
 from tests.repo import testing_rules
 from tests.repo.tree import Rule, repository_files, sources, violations, whats
 
-TEST = "tests/unit/test_x.py"
+TEST = "tests/base/test_x.py"
 LAWS = ("cut", "crash", "twin", "runner", "round_trip", "failover", "one_voice")
 
 

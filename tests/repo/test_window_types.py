@@ -32,11 +32,11 @@ def test_the_readme_tells_of_every_window_type() -> None:
     ("path", "text"),
     [
         ("src/hotspare/model/analysis.py", "isinstance(window, CopyWindow)"),
-        ("src/hotspare/engine/plan.py", "from hotspare.engine.operators.copy import CopyOperator"),
-        ("src/hotspare/engine/plan.py", "import hotspare.model.windows.copy"),
+        ("src/hotspare/flow/plan.py", "from hotspare.windows.copy.operator import CopyOperator"),
+        ("src/hotspare/flow/plan.py", "import hotspare.windows.copy.declaration"),
         ("src/hotspare/cli/x.py", "'kept: {type: copy}'"),
         ("src/hotspare/model/frontends/x.py", "{'window-copy': 1}"),
-        (f"{ENGINE}filter.py", "from hotspare.model.windows.copy import CopyWindow"),
+        (f"{ENGINE}filter.py", "from hotspare.windows.copy.declaration import CopyWindow"),
         (f"{MODEL}filter.py", "x = windows.CopyWindow"),
     ],
 )
@@ -47,9 +47,9 @@ def test_the_rule_bites(path: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        (f"{ENGINE}copy.py", "from hotspare.model.windows.copy import CopyWindow"),
-        (REGISTRIES[0], "from hotspare.model.windows.copy import CopyType"),
-        ("src/hotspare/engine/poison.py", "import copy\ncopy.deepcopy(state)"),
+        (f"{ENGINE}copy.py", "from hotspare.windows.copy.declaration import CopyWindow"),
+        (REGISTRIES[0], "from hotspare.windows.copy.declaration import CopyType"),
+        ("src/hotspare/flow/poison.py", "import copy\ncopy.deepcopy(state)"),
         ("src/hotspare/model/project.py", "filter = 'the source of a copy'"),
     ],
 )

@@ -26,19 +26,19 @@ CLOCKS: dict[str, str] = {
     "tests/laws/search.py": "a search ends after the time that it is given",
     "tests/simulation/campaign.py": "a campaign ends after the time that it is given",
     "tests/simulation/run.py": "prints how long a run took",
-    "tests/unit/adapters/test_state_writer.py": "Redis expires records by a clock of its own",
-    "tests/unit/python_code/test_refused.py": "has programs that may not read a clock",
-    "tests/unit/testing/test_applications.py": "a strike is told with the time at which it happened",
+    "tests/adapters/test_state_writer.py": "Redis expires records by a clock of its own",
+    "tests/scripting/python/test_refused.py": "has programs that may not read a clock",
+    "tests/testing/test_applications.py": "a strike is told with the time at which it happened",
 }
 """Path of a file -> why it reads a real clock; not to assert how long something takes, for that is a benchmark's."""
 
 LEASES: dict[str, str] = {
     "tests/contract/test_memory_faults.py": "its clock is the test's",
-    "tests/unit/ha/test_cycle.py": "its clock is the test's",
-    "tests/unit/ha/test_parts.py": "its clock is the simulation's",
-    "tests/unit/ha/test_publishing.py": "it calls rules, which have no clock",
-    "tests/unit/ha/test_settings.py": "it builds settings and runs nothing",
-    "tests/unit/host/test_cold.py": "it calls a rule, which has no clock",
+    "tests/ha/test_cycle.py": "its clock is the test's",
+    "tests/ha/test_parts.py": "its clock is the simulation's",
+    "tests/ha/test_publishing.py": "it calls rules, which have no clock",
+    "tests/ha/test_settings.py": "it builds settings and runs nothing",
+    "tests/host/test_cold.py": "it calls a rule, which has no clock",
 }
 """Path of a test file -> why its leases may be shorter than `LEASE_MS_LEAST`; those of the simulation may."""
 

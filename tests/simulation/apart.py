@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hotspare.engine.semantics import SEMANTICS
+from hotspare.flow.semantics import SEMANTICS
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.ha.rules.upgrading import Begin, MoveKind, Version

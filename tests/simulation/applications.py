@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
+from hotspare.base.errors import HotspareError, StateError, UsageError
 from hotspare.bus.naming import shard_group
-from hotspare.errors import HotspareError, StateError, UsageError
 from hotspare.ha.rules.roles import Role
 from hotspare.host.catching_up import CatchUp
 from hotspare.host.partitioned.role_sharing import role_of

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
-from hotspare.engine.numbering import NUMBERING
-from hotspare.engine.semantics import SEMANTICS
+from hotspare.flow.numbering import NUMBERING
+from hotspare.flow.semantics import SEMANTICS
 from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.roles import Role

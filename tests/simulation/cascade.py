@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from hotspare.bus.contract import CAUSE_HEADER, OUTPUTS_HEADER, Message, Partition
-from hotspare.engine.rows.batch import BEAT, has_causes
 from hotspare.model.quality import PRECISE, Quality
+from hotspare.rows.batch import BEAT, has_causes
 from tests.exact_rows import exact_rows
 from tests.simulation.cascade_cores import OWN, READ, STREAM, before_kit, behind_kit
 from tests.simulation.checkers import Observer, Violation

@@ -8,10 +8,10 @@ from functools import partial
 
 import pyarrow as pa
 
-from hotspare.engine.partition_clock import Belief, PartitionClock
-from hotspare.engine.rows.batch import BEAT, CAUSE_COLUMNS, OUTPUTS_FORM, RowKind
+from hotspare.base.inbound import Inbound
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OutputStream
-from hotspare.inbound import Inbound
+from hotspare.rows.batch import BEAT, CAUSE_COLUMNS, OUTPUTS_FORM, RowKind
+from hotspare.rows.partition_clock import Belief, PartitionClock
 from tests.simulation.codec import StreamCodec
 from tests.simulation.fast_core import DECODED, OUTPUT, STREAMS, FastCore, FastCores, columns_of
 from tests.simulation.kits import FastKit, Kit, Raw

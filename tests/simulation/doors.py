@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from hotspare.base.errors import CoordinationSuspended, Fenced, StoreError, UnknownResult
 from hotspare.bus import limits
 from hotspare.bus.contract import OUTPUTS_HEADER, Commit, Message, Partition, Progress
 from hotspare.bus.memory import MemoryBusClient, MemoryProducer
 from hotspare.coordination.contract import Leader
 from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
 from hotspare.coordination.record import RoleRecord, leader_of
-from hotspare.errors import CoordinationSuspended, Fenced, StoreError, UnknownResult
 from hotspare.ha.rules.view import PeerStatus
 from hotspare.stores.contract import SnapshotInfo, StoredSnapshot
 from hotspare.stores.memory import MemoryStore

@@ -12,10 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 from greenlet import getcurrent
 
+from hotspare.base.errors import BusError, BusUnavailable, CoordinationError, HotspareError, StateError, StoreError, UsageError
+from hotspare.base.inbound import Inbound
 from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Member
-from hotspare.engine.rows.batch import MessageFormat, NextInput
-from hotspare.errors import BusError, BusUnavailable, CoordinationError, HotspareError, StateError, StoreError, UsageError
 from hotspare.ha.calls.underway import Underway
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.group_state import GroupState
@@ -23,7 +23,7 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules.roles import ENDS, Role
 from hotspare.host.catching_up import CatchUp
 from hotspare.host.cold import Lookout
-from hotspare.inbound import Inbound
+from hotspare.rows.batch import MessageFormat, NextInput
 from hotspare.runners.reading import MessageRun, raw_batch
 from tests.simulation.calls import Died, Fiber
 from tests.simulation.doors import EngineClock

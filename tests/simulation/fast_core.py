@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hotspare.base.errors import SnapshotDamaged
 from hotspare.bus.contract import OutputId
-from hotspare.engine.digest_chain import chained
-from hotspare.engine.partition_clock import Belief, PartitionClock
-from hotspare.engine.rows.batch import RowKind, output_schema
-from hotspare.errors import SnapshotDamaged
+from hotspare.flow.digest_chain import chained
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.rows.batch import RowKind, output_schema
+from hotspare.rows.partition_clock import Belief, PartitionClock
 
 STREAMS = ("q/a", "q/b")
 OUTPUT = output_schema(Schema((Field("n", FieldType.INT64, KeyRole.KEY), Field("v", FieldType.INT64))))

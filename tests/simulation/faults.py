@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from hotspare.base.errors import CoordinationError
 from hotspare.bus.memory import BusFault, BusOperation
 from hotspare.coordination.memory import CoordinationFault
-from hotspare.errors import CoordinationError
 
 
 class FaultKind(Enum):

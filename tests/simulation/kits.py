@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from hotspare.engine.rows.batch import BAD_STREAM, RAW_SCHEMA, MessageFormat, RowKind
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OutputStream
+from hotspare.rows.batch import BAD_STREAM, RAW_SCHEMA, MessageFormat, RowKind
 from tests.simulation.fast_core import DECODED, STREAMS, FastCores, columns_of
 
 if TYPE_CHECKING:
-    from hotspare.engine.plan import Plan
+    from hotspare.flow.plan import Plan
 
 
 class Raw(NamedTuple):
@@ -118,10 +118,10 @@ class CoreKit:
     """The engine's core, head and snapshots of a project; parts are small, so that anything may happen between them."""
 
     def __init__(self, plan: Plan) -> None:
-        from hotspare.engine.head.head import Head
-        from hotspare.engine.operators.contract import Clock
-        from hotspare.engine.pipeline import Pipeline
-        from hotspare.engine.plan import Stage
+        from hotspare.flow.head.head import Head
+        from hotspare.flow.pipeline import Pipeline
+        from hotspare.flow.plan import Stage
+        from hotspare.windows.shared.contract import Clock
 
         self._head = Head.of(plan)
         self.folds = any(node.stage is Stage.EMISSION and node.operator.clock is Clock.TICKS for node in plan.nodes)
@@ -147,7 +147,7 @@ class RealKit(CoreKit):
     """Windows that remember, count and forget."""
 
     def __init__(self) -> None:
-        from hotspare.engine.plan import compile_plan
+        from hotspare.flow.plan import compile_plan
         from hotspare.model.load import load_text
 
         super().__init__(compile_plan(load_text(PROJECT, "sim.yaml").resolved))

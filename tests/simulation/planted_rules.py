@@ -11,7 +11,6 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from hotspare.bus.contract import Progress
-from hotspare.engine.rows.batch import NextInput
 from hotspare.ha.effects import committed, cycle, notes, perform, publishing
 from hotspare.ha.group_state import GroupState, stream_views
 from hotspare.ha.outputs.held import HeldStream
@@ -25,6 +24,7 @@ from hotspare.ha.rules.facts import LONG_AGO_MS, Contact
 from hotspare.ha.rules.roles import Reason, Role, Step
 from hotspare.ha.rules.view import StreamView, View
 from hotspare.model.quality import Quality
+from hotspare.rows.batch import NextInput
 from tests.simulation.faults import FaultKind
 from tests.simulation.planting import both, planted
 

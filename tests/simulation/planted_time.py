@@ -8,7 +8,6 @@ from typing import Any
 from unittest.mock import patch
 
 from hotspare.bus.contract import Progress
-from hotspare.engine.partition_clock import Belief, PartitionClock
 from hotspare.ha.effects import perform
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.outputs.blocks import MessageSizes
@@ -20,6 +19,7 @@ from hotspare.ha.rules.commit_budget import CommitBudget
 from hotspare.ha.rules.facts import LONG_AGO_MS
 from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.view import View
+from hotspare.rows.partition_clock import Belief, PartitionClock
 from tests.simulation.faults import FaultKind
 from tests.simulation.planting import planted
 

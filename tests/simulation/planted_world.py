@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from hotspare.base.errors import BusUnavailable, PositionLost, UnknownResult
 from hotspare.bus.contract import Bus, Commit, Partition
 from hotspare.bus.memory import MemoryProducer
 from hotspare.coordination import record as coordination_rules
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.record import RoleRecord
-from hotspare.errors import BusUnavailable, PositionLost, UnknownResult
 from hotspare.ha.effects import joining, snapshots
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports

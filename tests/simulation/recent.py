@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hotspare.engine.rows.batch import RowKind
 from hotspare.ha.events import HaEventKind
 from hotspare.ha.rules.roles import ENDS, Reason, Role
+from hotspare.rows.batch import RowKind
 from tests.simulation.calm import Calm
 from tests.simulation.checkers import Violation
 from tests.simulation.coverage import covered

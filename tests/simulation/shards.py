@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
+from hotspare.base.shard import shards_of
 from hotspare.bus.naming import shard_group
 from hotspare.ha.rules.roles import Role
-from hotspare.shard import shards_of
 from tests.simulation.checkers import Violation
 from tests.simulation.engines import Process
 from tests.simulation.fast_core import FastCores

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from hotspare.base.errors import StateError
 from hotspare.bus.contract import Partition
-from hotspare.engine.rows.batch import BAD_STREAM
-from hotspare.errors import StateError
 from hotspare.ha.effects import persisting, restoring
 from hotspare.ha.outputs import qualities
 from hotspare.ha.rules.facts import PersistRequest
 from hotspare.ha.rules.roles import Role
 from hotspare.model.quality import PRECISE, SIMPLE, Quality, QualityKind
+from hotspare.rows.batch import BAD_STREAM
 from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.memory import MemoryStore
 from tests.simulation.fast_core import FastCore

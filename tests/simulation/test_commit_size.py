@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from hotspare.base.errors import AppendTooLarge, BusUnavailable, MessageTooLarge, UsageError
 from hotspare.bus.contract import Commit
 from hotspare.bus.memory import MemoryProducer
-from hotspare.engine.rows.batch import MessageFormat
-from hotspare.errors import AppendTooLarge, BusUnavailable, MessageTooLarge, UsageError
 from hotspare.ha.outputs.message import output_message
 from hotspare.ha.rules.roles import Role
 from hotspare.model.quality import Quality, QualityKind
+from hotspare.rows.batch import MessageFormat
 from tests.simulation.fast_core import OUTPUT, columns_of
 from tests.simulation.script import Script
 from tests.simulation.test_scenarios import EVENTS, FOREVER_MS, two_engines

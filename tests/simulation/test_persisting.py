@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.errors import PositionLost, StateError, StoreError, UsageError
+from hotspare.base.errors import PositionLost, StateError, StoreError, UsageError
 from hotspare.ha.effects import persisting, restoring
 from hotspare.ha.effects.persisting import AskedSnapshot
 from hotspare.ha.rules.facts import PersistRequest

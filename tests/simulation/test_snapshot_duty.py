@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hotspare.base.errors import StoreError
 from hotspare.coordination.memory import CoordinationFault
-from hotspare.errors import StoreError
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.stores.contract import SnapshotStatus

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
-from hotspare.engine.rows.batch import RowKind
-from hotspare.engine.semantics import SEMANTICS
+from hotspare.flow.semantics import SEMANTICS
 from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.rules.upgrading import Move, MoveKind, Version
+from hotspare.rows.batch import RowKind
 from tests.simulation.checkers import Violation
 from tests.simulation.fast_core import EXPIRY_US, HEARTBEAT_US, FastCore, FastCores
 from tests.simulation.kits import fast_kit

@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from hotspare.base.inbound import Inbound
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import Fencing, Landed
 from hotspare.bus.memory_log import PartitionLog
 from hotspare.coordination.contract import Member
-from hotspare.engine.semantics import SEMANTICS
+from hotspare.flow.semantics import SEMANTICS
 from hotspare.ha.core import CoreFactory
 from hotspare.ha.effects.joining import ProjectIdentity
 from hotspare.ha.effects.upgrading import OwnPlace
@@ -23,7 +24,6 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.ha.rules.view import PeerStatus
-from hotspare.inbound import Inbound
 from hotspare.model.quality import PRECISE, Quality
 from hotspare.stores.contract import SnapshotStatus, Store
 from hotspare.stores.placed import PlacedStore

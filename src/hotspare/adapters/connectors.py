@@ -39,14 +39,16 @@ from hotspare.adapters.state.records import RecordForm
 from hotspare.adapters.topics.form import TopicForm
 from hotspare.adapters.topics.publisher import TopicPublishOptions, publish_topic
 from hotspare.adapters.topics.subscriber import SendOptions, send_topic
+from hotspare.base.errors import BusError, HotspareError
+from hotspare.base.places import absolute_path, absolute_url
+from hotspare.base.retry import Retry
+from hotspare.base.shard import WHOLE, Shard
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.limits import partitions_of
 from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_topic_reader, open_topic_writer
 from hotspare.bus.topic_reader import BusTopicReader
-from hotspare.engine.codec.csv.rows import RowPrefix
-from hotspare.engine.routing import routing_of
-from hotspare.errors import BusError, HotspareError
+from hotspare.formats.csv.rows import RowPrefix
 from hotspare.ha.ports import ConnectorFacts
 from hotspare.ha.rules.roles import Role
 from hotspare.model.connector_groups import connector_path
@@ -54,11 +56,9 @@ from hotspare.model.connectors import BUS_KINDS, is_bus
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.resolve import Resolved, ResolvedWindow
 from hotspare.model.statedb import RecordKeeping, RecordQuery
-from hotspare.model.windows.registry import type_of
-from hotspare.places import absolute_path, absolute_url
-from hotspare.retry import Retry
-from hotspare.shard import WHOLE, Shard
+from hotspare.rows.routing import routing_of
 from hotspare.telemetry.log import Log, LogEvent
+from hotspare.windows.registry import type_of
 
 _RETRY_S = 0.5
 _WORK = Retry(pause_s=_RETRY_S)

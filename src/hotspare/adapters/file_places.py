@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hotspare.places import display_path
+from hotspare.base.places import display_path
 
 
 @dataclass(slots=True)

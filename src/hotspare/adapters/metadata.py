@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hotspare.base.errors import BusError, BusUnavailable, UnknownResult
+from hotspare.base.retry import Pauses, Retry
 from hotspare.bus.contract import Bus, HeaderGuard, Outgoing, Partition
 from hotspare.bus.limits import RECORD_BYTES_MAX
 from hotspare.bus.naming import bad_topic, inbound_topic, metadata_topic, outbound_topic
-from hotspare.engine.codec.csv.rows import RowPrefix
-from hotspare.engine.codec.topic_format import inbound_format, outbound_format
-from hotspare.errors import BusError, BusUnavailable, UnknownResult
+from hotspare.formats.csv.rows import RowPrefix
+from hotspare.formats.topic_format import inbound_format, outbound_format
 from hotspare.model.events import Opcode
 from hotspare.model.fingerprint import resolved_hash
 from hotspare.model.partitioning import partition_fields
@@ -25,8 +26,7 @@ from hotspare.model.project import KeyOrigin
 from hotspare.model.resolve import Resolved
 from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
-from hotspare.model.windows.registry import type_of
-from hotspare.retry import Pauses, Retry
+from hotspare.windows.registry import type_of
 
 PROJECT_HEADER = "hotspare-project"
 _CONTENDED = Retry(tries_max=50, lasting_s=60.0, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)

@@ -23,13 +23,13 @@ from hotspare.adapters.files.publisher import PublishOptions, check_columns
 from hotspare.adapters.files.row_file import RowFile
 from hotspare.adapters.files.source_bytes import is_compressed
 from hotspare.adapters.time_texts import FirstStamps
-from hotspare.choices import RunUntil
-from hotspare.engine.codec.csv.decode import decode_rows
-from hotspare.engine.codec.json.decode import decode_json
-from hotspare.engine.heartbeats import TICKS_MAX, end_us_of, too_many_heartbeats
-from hotspare.engine.rows.batch import END_FORM, RAW_SCHEMA, MessageFormat
-from hotspare.errors import UsageError
+from hotspare.base.choices import RunUntil
+from hotspare.base.errors import UsageError
+from hotspare.flow.heartbeats import TICKS_MAX, end_us_of, too_many_heartbeats
+from hotspare.formats.csv.decode import decode_rows
+from hotspare.formats.json.decode import decode_json
 from hotspare.model.types import TIME_TYPES, FieldType, Schema
+from hotspare.rows.batch import END_FORM, RAW_SCHEMA, MessageFormat
 
 _ROWS = 4096
 _BYTES = 16 << 20

@@ -12,12 +12,12 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.codec.csv.decode import decode_rows
-from hotspare.engine.codec.json.decode import decode_json
-from hotspare.engine.rows.batch import ARROW_TYPE, MessageFormat
-from hotspare.engine.rows.values import DateFormat
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
+from hotspare.formats.csv.decode import decode_rows
+from hotspare.formats.json.decode import decode_json
 from hotspare.model.types import TIME_TYPES, FieldType, Schema
+from hotspare.rows.batch import ARROW_TYPE, MessageFormat
+from hotspare.rows.values import DateFormat
 
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
 _DIGITS_MAX = 40

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol, overload
 
-from hotspare.positions import OutputId as OutputId
+from hotspare.base.positions import OutputId as OutputId
 
 TICK_HEADER = "hotspare-tick"
 """Present on a message without events; every reader skips it. Its append time is what it says."""
@@ -151,7 +151,7 @@ class OutputNumbers(NamedTuple):
 
     @property
     def id_columns(self) -> tuple[int, ...]:
-        """The last output, in the order of the first columns of `engine.rows.batch.OUTPUT_COLUMNS`."""
+        """The last output, in the order of the first columns of `rows.batch.OUTPUT_COLUMNS`."""
         return self.last, self.topic, self.partition, self.offset, self.row, self.ordinal, self.digest
 
 

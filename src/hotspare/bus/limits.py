@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from hotspare.base.errors import AppendTooLarge, Fenced, MessageTooLarge, PositionLost, TopicMissing, TopicOwned, UsageError
 from hotspare.bus.contract import Commit, HeaderGuard, Message, Outgoing, Partition, Progress, RowMessages
 from hotspare.bus.naming import TOPIC_NAME_LENGTH_MAX
-from hotspare.errors import AppendTooLarge, Fenced, MessageTooLarge, PositionLost, TopicMissing, TopicOwned, UsageError
 
 PARTITIONS_MAX = 1024
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024

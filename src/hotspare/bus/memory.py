@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from hotspare.base.errors import BusLocked, BusUnavailable, Fenced, UnknownResult
 from hotspare.bus import limits
 from hotspare.bus.contract import Commit, Deviation, HeaderGuard, Message, Outgoing, Partition, Progress
 from hotspare.bus.memory_log import PartitionLog
 from hotspare.bus.naming import own_partition, snapshot_readers
-from hotspare.errors import BusLocked, BusUnavailable, Fenced, UnknownResult
 
 
 class BusOperation(Enum):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
-from hotspare.errors import UsageError
-from hotspare.shard import WHOLE, Shard
+from hotspare.base.errors import UsageError
+from hotspare.base.shard import WHOLE, Shard
 
 _NAME = re.compile(r"[A-Za-z0-9_\-]+")
 _PREFIX = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.\-]*")

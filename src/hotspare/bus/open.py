@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from hotspare.addresses import HostPort, parse_host_port
+from hotspare.base.addresses import HostPort, parse_host_port
+from hotspare.base.errors import UsageError
+from hotspare.base.sqlite_file import parse_sqlite_url
 from hotspare.bus.contract import Bus, Readers
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import BUSY_TIMEOUT_MS, SqliteBus
 from hotspare.bus.topic_reader import BusTopicReader, TopicReader
 from hotspare.bus.topic_writer import BusTopicWriter, TopicWriter
-from hotspare.errors import UsageError
-from hotspare.sqlite_file import parse_sqlite_url
 
 _SHARED: dict[str, MemoryBus] = {}
 

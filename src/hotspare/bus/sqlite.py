@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from hotspare.base.errors import BusLocked, BusUnavailable, UnknownResult
+from hotspare.base.sqlite_file import FileErrors, SqliteFile, Sync
 from hotspare.bus import limits
 from hotspare.bus import sqlite_schema as sql
 from hotspare.bus.contract import Commit, Deviation, HeaderGuard, Message, Outgoing, Partition, Progress
 from hotspare.bus.naming import own_partition, snapshot_readers
 from hotspare.bus.sqlite_machine import WATCH_S, ClaimedFile
 from hotspare.bus.sqlite_schema import PartitionSql
-from hotspare.errors import BusLocked, BusUnavailable, UnknownResult
-from hotspare.sqlite_file import FileErrors, SqliteFile, Sync
 
 BUSY_TIMEOUT_MS = 300
 _ERRORS = FileErrors(locked=BusLocked, failed=BusUnavailable, unknown=UnknownResult)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import psutil
 
-from hotspare import processes
-from hotspare.errors import BusError, UsageError
-from hotspare.sqlite_file import SqliteFile
+from hotspare.base import processes
+from hotspare.base.errors import BusError, UsageError
+from hotspare.base.sqlite_file import SqliteFile
 
 WATCH_S = 3.0
 """An active engine writes a tick at least every second."""

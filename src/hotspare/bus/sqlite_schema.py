@@ -10,8 +10,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from hotspare.base.sqlite_file import FileKind
 from hotspare.bus.contract import OutputId, Progress
-from hotspare.sqlite_file import FileKind
 
 KIND = FileKind(
     name="bus",

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from hotspare.base.errors import BusUnavailable, PositionLost
 from hotspare.bus import limits
 from hotspare.bus.contract import Bus, Message, Partition
-from hotspare.errors import BusUnavailable, PositionLost
 
 _BYTES_MAX = 8 << 20
 

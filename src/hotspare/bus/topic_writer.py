@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from hotspare.base.errors import Fenced, UsageError
 from hotspare.bus.contract import Bus, HeaderGuard, Outgoing, Partition
 from hotspare.bus.topic_reader import external_partitions
-from hotspare.errors import Fenced, UsageError
 
 _GUARD = "hotspare-target"
 _NEVER = 1 << 62

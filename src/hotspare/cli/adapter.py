@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import CsvForm, MissingTopic
+from hotspare.base.choices import CsvForm, MissingTopic
+from hotspare.base.places import absolute_path, absolute_place
 from hotspare.cli import publish, subscribe
 from hotspare.cli.shared.inbound import MISSING, CreateOption, Target
 from hotspare.cli.shared.places import PATH, URL
 from hotspare.cli.shared.stream import Stream
 from hotspare.cli.shared.turns import CoordinationOption, GroupOption, LeaseOption, Transport, TurnOptions, transport
 from hotspare.cli.shared.values import ShardsOption, prefix_of, refuse_idle
-from hotspare.places import absolute_path, absolute_place
 
 if TYPE_CHECKING:
     from hotspare.adapters.esp.adapter_line import AdapterLine

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hotspare.errors import UsageError
-from hotspare.places import absolute_path
+from hotspare.base.errors import UsageError
+from hotspare.base.places import absolute_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +61,8 @@ def command(
 
 def _print(found: Sequence[Assessment], place: Path, shown: _Shown) -> None:
     """Prints each project with its verdict, each kind of mistake once, and the sum."""
+    from hotspare.base.errors import Outlook
     from hotspare.cli.shared.display import print_table
-    from hotspare.errors import Outlook
     from hotspare.host.assessing import PROJECT_VERDICTS, Verdict, findings
 
     projects = [each for each in found if each.verdict in PROJECT_VERDICTS]

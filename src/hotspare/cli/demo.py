@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import DemoProject
+from hotspare.base.choices import DemoProject
 
 if TYPE_CHECKING:
     from hotspare.demo.scenario import DemoReport

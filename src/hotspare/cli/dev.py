@@ -44,7 +44,7 @@ def command(
     `up` starts servers that stay up in the background, on free ports of the loopback interface, and prints the URL to use. `down`
     ends exactly these and removes their data. `status` ends with exit status 1 where nothing is up.
     """
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
     from hotspare.testing.dev_servers import DevKind, bring_up, default_folder, running, take_down
 
     if brokers is not None and (brokers not in BROKERS or server is not Server.KAFKA):

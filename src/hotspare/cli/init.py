@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.base.errors import UsageError
+from hotspare.base.places import absolute_path
 from hotspare.cli.shared.places import PATH
-from hotspare.errors import UsageError
-from hotspare.places import absolute_path
 
 if TYPE_CHECKING:
     from hotspare.adapters.guess.columns import GuessedTable

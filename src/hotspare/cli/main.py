@@ -18,8 +18,8 @@ import typer
 from typer.core import TyperGroup
 
 from hotspare import __version__
-from hotspare.errors import HotspareError, ProjectError, UsageError
-from hotspare.interpreter import fix_environment
+from hotspare.base.errors import HotspareError, ProjectError, UsageError
+from hotspare.base.interpreter import fix_environment
 from hotspare.telemetry.secrets import masked
 
 GROUPS: dict[str, tuple[str, ...]] = {

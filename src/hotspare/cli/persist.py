@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.base.retry import Retry
 from hotspare.cli.shared.places import PATH_OR_URL, URL
-from hotspare.retry import Retry
 
 if TYPE_CHECKING:
     from hotspare.cli.shared.group_report import GroupSources
@@ -39,8 +39,8 @@ def command(
 
     Where no engine runs, the newest snapshot that may be restored is copied.
     """
+    from hotspare.base.errors import UsageError
     from hotspare.cli.status import known_groups, open_sources
-    from hotspare.errors import UsageError
     from hotspare.ha.rules.facts import PersistRequest
     from hotspare.host.restoring import store_url
 
@@ -71,7 +71,7 @@ def _running(service: Coordination, group: str) -> list[Member]:
 
 
 def _ask(service: Coordination, group: str, engines: list[Member], request: PersistRequest) -> int:
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
     from hotspare.ha.effects.persisting import ask
 
     meant = [member for member in engines if request.by in ("", member.engine)]
@@ -83,8 +83,8 @@ def _ask(service: Coordination, group: str, engines: list[Member], request: Pers
 
 def _awaited(service: Coordination, group: str, number: int, timeout_s: float) -> str:
     """What came of the request. StoreError where it could not be written, UsageError where that takes too long."""
+    from hotspare.base.errors import StoreError, UsageError
     from hotspare.cli.shared.display import progress_bar
-    from hotspare.errors import StoreError, UsageError
     from hotspare.ha.effects.persisting import asked
     from hotspare.ha.rules.requests import KEPT
     from hotspare.telemetry.secrets import masked
@@ -113,7 +113,7 @@ def _awaited(service: Coordination, group: str, number: int, timeout_s: float) -
 
 def _copied(sources: GroupSources, group: str, request: PersistRequest) -> str:
     """The newest snapshot of a group whose engines are all gone. UsageError where there is none, or nowhere to copy it to."""
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
     from hotspare.ha.effects.persisting import copy
     from hotspare.stores.open import open_store
     from hotspare.telemetry.secrets import masked

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.base.choices import MissingTopic
+from hotspare.base.places import absolute_place, file_at
 from hotspare.bus.open import open_bus
-from hotspare.choices import MissingTopic
 from hotspare.cli.shared.inbound import MISSING, CreateOption, Target, inbound_place, refuse_missing, say_published
 from hotspare.cli.shared.places import PATH, PATH_OR_URL, URL
 from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
@@ -40,7 +41,6 @@ from hotspare.cli.shared.values import (
     prefix_of,
     refuse_idle,
 )
-from hotspare.places import absolute_place, file_at
 
 if TYPE_CHECKING:
     from hotspare.adapters.failover.topic_count import TopicCount

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.base.retry import Retry
 from hotspare.cli.shared.places import URL
-from hotspare.retry import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,9 +32,9 @@ def command(
 
     Of a project in shards all are changed and told together; PREFIX.PROJECT/SHARD is one of them.
     """
+    from hotspare.base.errors import UsageError
     from hotspare.cli.shared.existing import existing_bus, existing_coordination
     from hotspare.cli.status import known_groups
-    from hotspare.errors import UsageError
     from hotspare.ha.outputs import qualities
     from hotspare.model.quality import parse_quality
 
@@ -63,7 +63,7 @@ def command(
 
 def _known(service: Coordination, group: str) -> Qualities:
     """UsageError where no engine ever started."""
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
     from hotspare.ha.outputs import qualities
 
     known = qualities.current(service, group)

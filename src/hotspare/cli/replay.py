@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import CsvForm, Doubles, HeadPlace, RunnerKind, RunUntil
+from hotspare.base.choices import CsvForm, Doubles, HeadPlace, RunnerKind, RunUntil
+from hotspare.base.places import absolute_path
 from hotspare.cli.shared.places import PATH
 from hotspare.cli.shared.values import (
     DateFormatOption,
@@ -18,7 +19,6 @@ from hotspare.cli.shared.values import (
     ProjectNameOption,
     StampUnitOption,
 )
-from hotspare.places import absolute_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ def command(
     from hotspare.adapters.files.output_rows import FileStyle
     from hotspare.cli.replaying.plan import ReplayRequest, prepare
     from hotspare.cli.shared.values import assigned, assigned_places, csv_style, memory_bytes
-    from hotspare.residence.open import residence_for
+    from hotspare.table.page_cache.open import residence_for
 
     request = ReplayRequest(
         project=project,
@@ -181,10 +181,10 @@ def _run(replay: Replay, runner: RunnerKind, head: HeadPlace) -> None:
     from dataclasses import replace
 
     from hotspare.adapters.recording import RecordingProgress
+    from hotspare.base.interpreter import keep_freed_memory, pass_over_what_is_there
     from hotspare.cli.replaying.run import run_local, run_ordered
     from hotspare.cli.shared.display import progress_bar
     from hotspare.cli.shared.interrupt import stop_on_signal
-    from hotspare.interpreter import keep_freed_memory, pass_over_what_is_there
 
     keep_freed_memory()
     pass_over_what_is_there()
@@ -203,7 +203,7 @@ def _run(replay: Replay, runner: RunnerKind, head: HeadPlace) -> None:
 
 
 def _print_trace(window: str, events: pa.RecordBatch) -> None:
-    from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
+    from hotspare.formats.csv.rows import CsvStyle, row_texts
 
     for row in row_texts(events, CsvStyle.EXACT):
         typer.echo(f"trace {window}: {row}", err=True)
@@ -215,7 +215,7 @@ def _print_trouble(sentence: str) -> None:
 
 def _summary(counts: ReplayCounts, replay: Replay) -> None:
     """Print how many rows each file has."""
-    from hotspare.engine.rows.batch import BAD_STREAM
+    from hotspare.rows.batch import BAD_STREAM
 
     written = ", ".join(f"{counts.rows.get(name, 0)} rows of {name}" for name in sorted(replay.outputs))
     bad = counts.rows.get(BAD_STREAM, 0)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.base.places import absolute_path
 from hotspare.cli.shared.places import URL
 from hotspare.cli.shared.values import ProjectNameOption
-from hotspare.places import absolute_path
 
 if TYPE_CHECKING:
     from hotspare.coordination.contract import Coordination
@@ -30,12 +30,12 @@ def command(
     force: Annotated[bool, typer.Option("--force", help="Also where engines of other machines may be alive.")] = False,
 ) -> None:
     """Forget a group's state: it begins anew with the input that is kept. Its output topics are emptied; the epoch stays."""
+    from hotspare.base.errors import UsageError
     from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.shared.existing import existing_store
     from hotspare.cli.shared.living import Others, refuse_if_alive
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.cli.status import known_groups, open_sources
-    from hotspare.errors import UsageError
     from hotspare.ha.effects.upgrading import forget, places
     from hotspare.stores.contract import Access
 
@@ -67,7 +67,7 @@ def command(
 def _refuse_if_read(service: Coordination, group: str) -> None:
     """UsageError naming a group that reads an output stream of this one. It would take the beginning of the new stream for what
     follows the old one, and hold the rows of both."""
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
     from hotspare.ha.effects.joining import groups_behind
 
     behind = groups_behind(service, group)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.base.places import absolute_path, absolute_place
 from hotspare.cli.shared.places import URL
 from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
-from hotspare.places import absolute_path, absolute_place
 
 if TYPE_CHECKING:
     from hotspare.ha.effects.restoring import Found
@@ -42,8 +42,8 @@ def command(
     from hotspare.cli.shared.existing import existing_bus, existing_store
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.coordination.open import default_coordination_url, open_coordination
-    from hotspare.engine.plan import compile_plan
-    from hotspare.engine.semantics import SEMANTICS
+    from hotspare.flow.plan import compile_plan
+    from hotspare.flow.semantics import SEMANTICS
     from hotspare.ha.effects.restoring import Destination, Source, find, take_over
     from hotspare.ha.effects.upgrading import OwnPlace
     from hotspare.host.restoring import destinations, store_url

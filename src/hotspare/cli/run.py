@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import (
+from hotspare.base.choices import (
     CreateTime,
     HeadPlace,
     JoinFrom,
@@ -23,6 +23,7 @@ from hotspare.choices import (
     SpareKind,
     StartWhen,
 )
+from hotspare.base.places import absolute_path
 from hotspare.cli.shared.places import PATH, URL
 from hotspare.cli.shared.snapshots import SnapshotsOption, snapshot_settings
 from hotspare.cli.shared.values import (
@@ -36,7 +37,6 @@ from hotspare.cli.shared.values import (
     refuse_idle,
     settings_of_spark,
 )
-from hotspare.places import absolute_path
 
 if TYPE_CHECKING:
     from hotspare.host.options import EngineOptions
@@ -210,7 +210,7 @@ def _start(options: EngineOptions, log: tuple[LogFormat, LogLevel], spark: _Spar
 
 
 def _run_application(options: EngineOptions, log_format: LogFormat, level: Level, spark: _Spark) -> int:
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
     from hotspare.host.partitioned.application import ApplicationOptions, run_application
 
     if not spark.master:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotspare.base.places import absolute_path
 from hotspare.cli.shared.inbound import MISSING, CreateOption, Target
 from hotspare.cli.shared.places import PATH, URL
 from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
-from hotspare.places import absolute_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from hotspare.coordination.contract import Coordination
-    from hotspare.engine.plan import Plan
+    from hotspare.flow.plan import Plan
     from hotspare.host.looking import Looked
     from hotspare.stores.contract import SnapshotInfo, Store
 
@@ -49,8 +49,8 @@ def ls(
     as_json: JsonOption = False,
 ) -> None:
     """List the snapshots of a group: name, position, time, size, and whether they may be restored."""
+    from hotspare.base.errors import UsageError
     from hotspare.cli.shared.display import print_table
-    from hotspare.errors import UsageError
 
     with ExitStack() as stack:
         place = _opened(stack, bus, coordination, store)
@@ -83,8 +83,8 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show what is in a snapshot and what running engines have of it in memory, or, with --window, rows of a window."""
+    from hotspare.base.errors import UsageError
     from hotspare.cli.looking.memory import memory_rows
-    from hotspare.errors import UsageError
     from hotspare.host.looking import Wanted, look, rows
 
     if not window and (key or where or part != "rows"):
@@ -198,11 +198,11 @@ def import_(
 
     Into the state of any other window nothing is brought: its rows are computed, and engines would differ.
     """
+    from hotspare.base.errors import UsageError
     from hotspare.bus.open import open_bus
     from hotspare.cli.looking.bringing import bring_rows
     from hotspare.cli.shared.inbound import say_brought
     from hotspare.cli.shared.project_file import source_rows
-    from hotspare.errors import UsageError
 
     with closing(open_bus(bus)) as opened:
         try:
@@ -230,8 +230,8 @@ class _Place:
 
 
 def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _Place:
+    from hotspare.base.errors import UsageError
     from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_snapshots, existing_store
-    from hotspare.errors import UsageError
 
     if not (bus or store):
         raise UsageError("where the snapshots are is not said", hint="give --store URL, or --bus URL, beside which they are")
@@ -246,8 +246,8 @@ def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _Place
 
 def _groups(place: _Place, group: str) -> Sequence[str]:
     """Those that are meant; UsageError for one that is not known."""
+    from hotspare.base.errors import UsageError
     from hotspare.bus.naming import whole_group
-    from hotspare.errors import UsageError
 
     known = sorted(place.coordination.groups()) if place.coordination is not None else []
     if not group:
@@ -260,7 +260,7 @@ def _groups(place: _Place, group: str) -> Sequence[str]:
 
 def _plan(place: _Place, looked: Looked, file: Path | None, texts: Sequence[str] | None, name: str) -> Plan:
     from hotspare.cli.shared.project_file import loaded_project
-    from hotspare.engine.plan import compile_plan
+    from hotspare.flow.plan import compile_plan
     from hotspare.host.looking import plan_of
 
     if file is not None:
@@ -284,7 +284,7 @@ def _described(info: SnapshotInfo) -> dict[str, Any]:
 
 
 def _document(looked: Looked) -> dict[str, Any]:
-    from hotspare.engine.inside import sizes
+    from hotspare.flow.inside import sizes
     from hotspare.stores.choosing import time_text
 
     facts, parts = looked.facts, sizes(looked.stored.pages)
@@ -321,7 +321,7 @@ def _show_parts(document: Mapping[str, Any]) -> None:
 
 def _texts(table: pa.Table) -> list[tuple[str | None, ...]]:
     """Values as text, row by row; None is null."""
-    from hotspare.engine.codec.csv.rows import CsvStyle, value_texts
+    from hotspare.formats.csv.rows import CsvStyle, value_texts
 
     columns = [value_texts(column.combine_chunks(), CsvStyle.EXACT).to_pylist() for column in table.columns]
     return list(zip(*columns, strict=True))

@@ -61,9 +61,9 @@ def command(
 def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> GroupSources:
     """Bus, coordination and store by URL or beside the bus; closed with `stack`. UsageError where nothing says where they are,
     and where a file that is named does not exist."""
+    from hotspare.base.errors import UsageError
     from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_snapshots
     from hotspare.cli.shared.group_report import GroupSources
-    from hotspare.errors import UsageError
 
     if not bus and not coordination:
         raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
@@ -75,8 +75,8 @@ def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> G
 def known_groups(service: Coordination, group: str) -> list[str]:
     """Returns the group of this name, or the groups of all shards if the project is divided. The name may be that of the project if
     only one prefix has it. UsageError if no group has the name, or several have it."""
+    from hotspare.base.errors import UsageError
     from hotspare.bus.naming import own_partition, whole_group
-    from hotspare.errors import UsageError
 
     groups = service.groups()
     names = {*groups, *map(whole_group, groups)}
@@ -91,7 +91,7 @@ def known_groups(service: Coordination, group: str) -> list[str]:
 
 def known_group(service: Coordination, group: str) -> str:
     """Returns the one group of this name, as `known_groups` finds it. UsageError also if the project is divided."""
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
 
     found = known_groups(service, group)
     if len(found) > 1:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import CsvForm, Doubles
+from hotspare.base.choices import CsvForm, Doubles
+from hotspare.base.places import absolute_place, file_at
 from hotspare.cli.shared.places import PATH, URL
 from hotspare.cli.shared.sending import TargetTopic, check_target, send_others
 from hotspare.cli.shared.stream import Stream
@@ -30,7 +31,6 @@ from hotspare.cli.shared.turns import (
     transport,
 )
 from hotspare.cli.shared.values import DateFormatOption, PlainOption, csv_style, prefix_of, refuse_idle, window_path
-from hotspare.places import absolute_place, file_at
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.canonical import FileFormat
@@ -101,7 +101,7 @@ def command(
     from hotspare.adapters.files.output_rows import FileStyle, HeaderLine
     from hotspare.adapters.files.subscriber import Opening, SubscribeOptions, Until
     from hotspare.adapters.received import RetentionDeletes, RowChoice, UpdateBlocks
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
 
     if bool(window) == bool(bad):
         raise UsageError("one of --window and --bad is needed")
@@ -128,7 +128,7 @@ def _plain_style(style: FileStyle, file: str, topic: str, bad: str) -> FileStyle
     """Returns the style of a plain file. UsageError for what --plain means nothing for."""
     from hotspare.adapters.files.output_rows import FileStyle, HeaderLine
     from hotspare.adapters.sockets.line_socket import parse_address
-    from hotspare.engine.codec.csv.rows import RowPrefix
+    from hotspare.formats.csv.rows import RowPrefix
 
     refuse_idle({"--header": style.header is not HeaderLine.NONE}, "with --plain", "leave it out: the title line names all columns")
     for what, is_given in {"--topic": topic, "--bad": bad, "a socket": parse_address(file) is not None}.items():
@@ -180,7 +180,7 @@ def subscribe_rows(
 def _refuse_options_of_files(options: SubscribeOptions) -> None:
     """UsageError for options that would mean nothing to the clients of a socket: each says itself where it goes on."""
     from hotspare.adapters.files.subscriber import SubscribeOptions, Until
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
 
     plain = SubscribeOptions()
     asked = {
@@ -197,7 +197,7 @@ def _refuse_options_of_files(options: SubscribeOptions) -> None:
 def _serve(bus: Bus, chosen: Transport, topic: str, address: Address, rows: OutputRows, stream: Stream) -> None:
     from hotspare.adapters.sockets.subscriber import subscribe_lines
     from hotspare.cli.shared.interrupt import stop_on_signal
-    from hotspare.engine.rows.batch import MessageFormat
+    from hotspare.rows.batch import MessageFormat
 
     lines = MessageFormat[stream.format.value.upper()]
 
@@ -219,9 +219,9 @@ def _subscribe(
 ) -> None:
     from hotspare.adapters.files.subscriber import SubscribeProgress, SubscribeReport, Until, subscribe_file
     from hotspare.adapters.received import SequenceBreak
+    from hotspare.base.errors import BusError
     from hotspare.cli.shared.display import progress_bar
     from hotspare.cli.shared.interrupt import stop_on_signal
-    from hotspare.errors import BusError
     from hotspare.telemetry.log import Log, LogEvent, configure_logging
 
     configure_logging()

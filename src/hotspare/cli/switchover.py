@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.base.retry import Retry
 from hotspare.cli.shared.places import URL
-from hotspare.retry import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -35,9 +35,9 @@ def command(
     timeout_s: Annotated[float, typer.Option(help="How long to wait for the new active engine.")] = 15.0,
 ) -> None:
     """Ask the active engine to hand its role over, and wait until another one is active."""
+    from hotspare.base.errors import UsageError
     from hotspare.cli.shared.existing import existing_bus, existing_coordination
     from hotspare.cli.status import known_groups
-    from hotspare.errors import UsageError
 
     if not (bus or coordination):
         raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
@@ -62,7 +62,7 @@ def command(
 
 def _moved(service: Coordination, group: str, to: str, timeout_s: float) -> str:
     """Move the role of one group, and say who has it. UsageError where that cannot be."""
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
     from hotspare.host.starting import STARTING
 
     before = service.leader(group)
@@ -85,8 +85,8 @@ def _moved(service: Coordination, group: str, to: str, timeout_s: float) -> str:
 
 def _of_shards(groups: Sequence[str], shards: Collection[int]) -> list[str]:
     """Those of the groups that are of these shards; all where none is named. UsageError where there is no such shard."""
+    from hotspare.base.errors import UsageError
     from hotspare.bus.naming import own_partition, whole_group
-    from hotspare.errors import UsageError
 
     if not shards:
         return list(groups)
@@ -99,7 +99,7 @@ def _of_shards(groups: Sequence[str], shards: Collection[int]) -> list[str]:
 
 def _to_application(service: Coordination, groups: Sequence[str], application: str) -> dict[str, str]:
     """By those groups that have to move: its engine. UsageError where it has none that could take over."""
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
     from hotspare.host.partitioned.role_sharing import shard_role
 
     moves: dict[str, str] = {}
@@ -151,7 +151,7 @@ def moves_to_spread(active: Mapping[str, str], spares: Mapping[str, Collection[s
 
 def switched(service: Coordination, group: str, before: Leader, to: str, timeout_s: float) -> Leader:
     """The new leader. UsageError where another engine than `to`, or nobody, became it; then nothing is asked any more."""
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
 
     hint = "`hotspare status` shows the engines"
     service.ask_switchover(group, to)

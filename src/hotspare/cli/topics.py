@@ -76,7 +76,7 @@ def _readers(bus: Bus, topics: Mapping[str, int]) -> list[tuple[str, int, str, i
 
 def _forget_reader(bus: Bus, reader: str) -> None:
     """UsageError where nobody of this name is known."""
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
 
     known = bus.readers().get(reader)
     if known is None:
@@ -98,7 +98,7 @@ def _sources(bus: Bus, topics: Mapping[str, int]) -> list[tuple[Partition, str, 
 def _forget_source(bus: Bus, topics: Mapping[str, int], source: str) -> None:
     """On all of these topics. UsageError where none has a record of it."""
     from hotspare.adapters.failover.source_position import source_prefix
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
 
     found = [(place, published) for place, name, published in _sources(bus, topics) if name == source]
     if not found:

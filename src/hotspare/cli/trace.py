@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import Since
+from hotspare.base.choices import Since
 from hotspare.cli.shared.places import URL
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def command(
 
 
 def _show(window: str, events: pa.RecordBatch) -> None:
-    from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
+    from hotspare.formats.csv.rows import CsvStyle, row_texts
 
     for row in row_texts(events, CsvStyle.EXACT):
         typer.echo(f"{window}: {row}")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.base.places import absolute_path
 from hotspare.cli.shared.places import URL
 from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
-from hotspare.places import absolute_path
 
 if TYPE_CHECKING:
-    from hotspare.engine.upgrade import Upgrade
+    from hotspare.flow.upgrade import Upgrade
     from hotspare.host.upgrading import Planned
     from hotspare.stores.contract import SnapshotInfo
 
@@ -44,15 +44,15 @@ def command(
     Its engines are stopped before, and started with the changed project afterwards; or they run on, with --beside, --lead and
     --finish one after the other. The project of before is a change like any other: that is the way back.
     """
+    from hotspare.base.shard import shards_of
     from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.shared.existing import existing_bus, existing_coordination
     from hotspare.cli.shared.living import Others, refuse_if_alive
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.cli.upgrading import beside as steps
-    from hotspare.engine.plan import compile_plan
-    from hotspare.engine.upgrade import Past
+    from hotspare.flow.plan import compile_plan
+    from hotspare.flow.upgrade import Past
     from hotspare.host.upgrading import Places, Wish, planned, upgrade
-    from hotspare.shard import shards_of
     from hotspare.stores.open import default_store_url, open_store
 
     way = steps.way(beside=beside, lead=lead, finish=finish, back=back)
@@ -82,7 +82,7 @@ def command(
 
 def _show(found: list[Planned]) -> None:
     """Once, where all groups say the same. UsageError where the project cannot be upgraded."""
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
 
     shown: list[Upgrade] = []
     for each in found:

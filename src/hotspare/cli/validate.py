@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.base.places import absolute_path
 from hotspare.cli.shared.places import PATH, URL
 from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
-from hotspare.places import absolute_path
 
 if TYPE_CHECKING:
-    from hotspare.engine.plan import Plan
+    from hotspare.flow.plan import Plan
     from hotspare.model.resolve import Resolved
     from hotspare.model.retention_needs import Finding
 
@@ -44,14 +44,14 @@ def command(
     ] = None,
 ) -> None:
     """Check a project. Exit status 2 if it has mistakes, which are all shown, each with its place; 1 if its code differs."""
+    from hotspare.base.shard import shards_of
     from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.shared.project_file import loaded_project
-    from hotspare.engine.plan import compile_plan
+    from hotspare.flow.plan import compile_plan
     from hotspare.model.mistakes import brief
     from hotspare.model.partitioning import refused_shards
     from hotspare.model.recent_input import recent_input
     from hotspare.model.retention_needs import state_bound
-    from hotspare.shard import shards_of
 
     checked_prefix(prefix)
     loaded = loaded_project(project, set_, home, project_name)
@@ -156,9 +156,9 @@ def _told(findings: tuple[Finding, ...]) -> int:
 def _show(resolved: Resolved, prefix: str) -> None:
     from hotspare.bus.naming import bad_topic, group_name, outbound_topic
     from hotspare.cli.shared.display import print_table
-    from hotspare.engine.rows.batch import BAD_STREAM
     from hotspare.host.definition import source_topic
-    from hotspare.model.windows.registry import type_of
+    from hotspare.rows.batch import BAD_STREAM
+    from hotspare.windows.registry import type_of
 
     name = resolved.project.name
     rows = [
@@ -180,9 +180,9 @@ def _show(resolved: Resolved, prefix: str) -> None:
 
 def _show_shards(plan: Plan, prefix: str, shards: int) -> None:
     """How the project is divided, and what of its results depends on that."""
+    from hotspare.base.shard import Shard
     from hotspare.bus.naming import group_name
     from hotspare.model.partitioning import partition_fields
-    from hotspare.shard import Shard
 
     by = partition_fields(plan.resolved)
     first, last = (group_name(prefix, plan.resolved.project.name, Shard(number, shards)) for number in (0, shards - 1))

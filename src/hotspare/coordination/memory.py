@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
+from hotspare.base.errors import CoordinationLost, CoordinationSuspended
 from hotspare.coordination import record as rules
 from hotspare.coordination.contract import Leader, Member, Renewed
 from hotspare.coordination.record import RoleRecord
-from hotspare.errors import CoordinationLost, CoordinationSuspended
 
 
 class CoordinationFault(Enum):

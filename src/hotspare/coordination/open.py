@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from hotspare.addresses import HostPort, parse_host_port
+from hotspare.base.addresses import HostPort, parse_host_port
+from hotspare.base.errors import UsageError
+from hotspare.base.sqlite_file import parse_sqlite_url
 from hotspare.coordination.contract import Coordination
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.sqlite import BUSY_TIMEOUT_MS, SqliteCoordination
 from hotspare.coordination.zookeeper.url import parse_zookeeper_url
-from hotspare.errors import UsageError
-from hotspare.sqlite_file import parse_sqlite_url
 
 FILE_SUFFIX = "-coord"
 _SHARED: dict[str, MemoryCoordination] = {}

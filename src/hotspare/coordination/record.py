@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from hotspare.base.errors import UsageError
 from hotspare.coordination.contract import Leader, Member
-from hotspare.errors import UsageError
 
 GROUP_NAME_LENGTH_MAX = 500
 ENGINE_NAME_LENGTH_MAX = 200

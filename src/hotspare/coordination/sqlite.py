@@ -17,12 +17,12 @@ from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any
 
+from hotspare.base.errors import CoordinationSuspended
+from hotspare.base.processes import boot_id
+from hotspare.base.sqlite_file import FileErrors, FileKind, SqliteFile, Sync
 from hotspare.coordination import record as rules
 from hotspare.coordination.contract import Leader, Member, Renewed
 from hotspare.coordination.record import RoleRecord
-from hotspare.errors import CoordinationSuspended
-from hotspare.processes import boot_id
-from hotspare.sqlite_file import FileErrors, FileKind, SqliteFile, Sync
 
 BUSY_TIMEOUT_MS = 300
 _REMOVED_AT_ONCE = 1_000

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 
+from hotspare.base.errors import BusLocked, BusUnavailable, ClusterError
+from hotspare.base.shard import Shard, shards_of
 from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
 from hotspare.demo.faults import Fault, Gap
 from hotspare.demo.sampler import SENSOR_HEADER, Sampler, sensor_reading
 from hotspare.demo.scenario import PREFIX, RETENTION_S, SOURCE, DemoReport, EndOfInput, stopped_behind
 from hotspare.demo.site import Site
-from hotspare.engine.head.head import Head
-from hotspare.engine.plan import compile_plan
-from hotspare.engine.rows.batch import BAD_STREAM
-from hotspare.errors import BusLocked, BusUnavailable, ClusterError
+from hotspare.flow.head.head import Head
+from hotspare.flow.plan import compile_plan
 from hotspare.model.load import load_project
+from hotspare.rows.batch import BAD_STREAM
 from hotspare.runners.contract import SourceTopic
-from hotspare.shard import Shard, shards_of
 from hotspare.testing.applications import Applications, Strike, Struck
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
 from hotspare.testing.recorder import OutputReader, ReferenceRun

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from hotspare.base.choices import DemoProject
+from hotspare.base.errors import BusLocked, BusUnavailable, ClusterError, HotspareError
 from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
-from hotspare.choices import DemoProject
 from hotspare.demo.faults import Fault, Gap, gap_after, inject, plan_faults, quantile
 from hotspare.demo.sampler import Sampler
 from hotspare.demo.site import Site
-from hotspare.engine.head.head import Head
-from hotspare.engine.plan import compile_plan
-from hotspare.engine.rows.batch import BAD_STREAM
-from hotspare.errors import BusLocked, BusUnavailable, ClusterError, HotspareError
+from hotspare.flow.head.head import Head
+from hotspare.flow.plan import compile_plan
 from hotspare.model.load import load_project
 from hotspare.model.resolve import Resolved
+from hotspare.rows.batch import BAD_STREAM
 from hotspare.runners.contract import SourceTopic
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
 from hotspare.testing.recorder import OutputReader, ReferenceRun

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from hotspare.base.errors import HotspareError
+from hotspare.base.processes import is_process_gone
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.open import open_coordination
 from hotspare.demo.applications import APPLICATIONS, ApplicationsDemo
 from hotspare.demo.scenario import Demo
 from hotspare.demo.site import Site
-from hotspare.errors import HotspareError
-from hotspare.processes import is_process_gone
 from hotspare.testing.applications import application_of
 
 _REFRESH_S = 0.25

@@ -40,7 +40,7 @@ class FrozenState(Protocol):
 
 
 class Core(Protocol):
-    """A deterministic core with its state: `hotspare.engine.pipeline.Pipeline`.
+    """A deterministic core with its state: `hotspare.flow.pipeline.Pipeline`.
 
     Mappings are by stream name; a stream without outputs yet may be absent. `next_offsets` is by (topic index, partition).
     """

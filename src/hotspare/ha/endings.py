@@ -10,7 +10,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 
-from hotspare.processes import is_process_over
+from hotspare.base.processes import is_process_over
 
 _LOOK_S = 0.005
 _Process = tuple[int, int]

@@ -21,11 +21,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from hotspare.base.errors import StateError, UsageError
+from hotspare.base.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
 from hotspare.bus.naming import own_partition
 from hotspare.coordination.contract import Member
-from hotspare.engine.rows.batch import NextInput
-from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX
-from hotspare.errors import StateError, UsageError
 from hotspare.ha.core import CoreFactory
 from hotspare.ha.effects import cycle
 from hotspare.ha.effects.joining import Joined, Joining, ProjectIdentity, StartPlan
@@ -39,7 +38,8 @@ from hotspare.ha.rules.facts import InboundFacts, NewestSnapshot, Rounds, Snapsh
 from hotspare.ha.rules.roles import ENDS, Reason, Role
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.ha.status import GroupStatus, status_of
-from hotspare.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
+from hotspare.rows.batch import NextInput
+from hotspare.rows.chunk import EXTRA_ROWS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class GroupEngine:
         return state
 
     def on_batch(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> None:
-        """Compute a batch (`engine.rows.batch.decoded_schema`), and do what is due after each part of its outputs. An active begins
+        """Compute a batch (`rows.batch.decoded_schema`), and do what is due after each part of its outputs. An active begins
         to publish before this returns; where more input is at hand, at the latest `commit_wait_ms` after it last published. While
         another thread is in the middle of a promotion's call, outputs are held, and what is due is that thread's to do.
 

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from hotspare.base.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
 from hotspare.bus.contract import Partition, Producer
 from hotspare.coordination.contract import Member
-from hotspare.engine.rows.chunk import EXTRA_ROWS_MAX
 from hotspare.ha.calls.single_job import SingleJob
 from hotspare.ha.calls.store_jobs import StoreJobs
 from hotspare.ha.calls.underway import AskedEpoch
@@ -34,7 +34,7 @@ from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.ha.rules.upgrading import Agreement
 from hotspare.ha.rules.view import CommitUnderWay, CoreView, StreamView, View
 from hotspare.ha.unknown_counts import UnknownCounts
-from hotspare.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN, StepSize
+from hotspare.rows.chunk import EXTRA_ROWS_MAX
 
 
 @dataclass(slots=True)

@@ -24,13 +24,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from os import getpid
 
-from hotspare.addresses import LOOPBACK, HostPort, parse_host_port
+from hotspare.base.addresses import LOOPBACK, HostPort, parse_host_port
+from hotspare.base.errors import UsageError
+from hotspare.base.processes import is_process_over, process_space, process_start
 from hotspare.coordination.contract import Leader, Member
-from hotspare.errors import UsageError
 from hotspare.ha.endings import Endings
 from hotspare.ha.rules.detection import Attempt, Reached, status_after
 from hotspare.ha.rules.view import PeerStatus
-from hotspare.processes import is_process_over, process_space, process_start
 
 CONNECTIONS_MAX = 1_024
 """More than a group's engines. Who comes after them is not served; a spare among those has the lease to go by."""

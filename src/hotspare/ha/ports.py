@@ -10,9 +10,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from hotspare.base.errors import StoreError
 from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.errors import StoreError
 from hotspare.ha.calls.meanwhile import Meanwhile
 from hotspare.ha.calls.underway import Underway, at_once
 from hotspare.ha.events import HaEvent
@@ -21,7 +21,7 @@ from hotspare.stores.contract import Store
 
 
 class BlockCodec(Protocol):
-    """One message of an output topic from and to output rows: `hotspare.engine.codec.arrow_block`."""
+    """One message of an output topic from and to output rows: `hotspare.formats.arrow_block`."""
 
     def encode(self, rows: pa.RecordBatch) -> bytes: ...
 

@@ -1,6 +1,6 @@
 """How many events with members that no field has an engine saw since it started, by source window and member.
 
-The counts are of one process, in no snapshot, and of the events that the head looks at (`engine.head.unknown_members`): nothing
+The counts are of one process, in no snapshot, and of the events that the head looks at (`flow.head.unknown_members`): nothing
 depends on them.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotspare.engine.head.unknown_members import UnknownMember, merged
+from hotspare.flow.head.unknown_members import UnknownMember, merged
 
 _NAMES_MAX = 100
 """Limit on the windows and members that are counted; later ones are not."""

@@ -6,7 +6,7 @@ machine reaches the first server of coordination, or of the bus, that is elsewhe
 
 from __future__ import annotations
 
-from hotspare.addresses import HostPort, address_towards, checked_host_port
+from hotspare.base.addresses import HostPort, address_towards, checked_host_port
 from hotspare.bus.open import bus_servers
 from hotspare.coordination.open import coordination_servers
 from hotspare.host.options import EngineOptions

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from hotspare.base.processes import is_process_ending, is_process_gone, process_space
 from hotspare.coordination.contract import Member
 from hotspare.ha.peers import answers
-from hotspare.processes import is_process_ending, is_process_gone, process_space
 
 
 def is_alive(member: Member) -> bool:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from hotspare.engine.plan import compile_plan
-from hotspare.errors import HotspareError, Kind, Mistake, Outlook, Place, ProjectError
+from hotspare.base.errors import HotspareError, Kind, Mistake, Outlook, Place, ProjectError
+from hotspare.base.places import display_path
+from hotspare.flow.plan import compile_plan
 from hotspare.host.project import checked_project
 from hotspare.model.load import project_names
 from hotspare.model.mistakes import NO_PROJECT
-from hotspare.places import display_path
 
 _SUFFIX = ".xml"
 

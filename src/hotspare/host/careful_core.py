@@ -3,7 +3,7 @@
     parts ──► Pipeline ──► fails ──► newest snapshot from before, else the group's origin
                                      ──► the inbound topics again, up to where the step began: the state before it
                                           (what was found to be poison before is refused again)
-                                     ──► the rest with care (engine/poison.py): the event is refused, or ends the engine
+                                     ──► the rest with care (flow/poison.py): the event is refused, or ends the engine
 
 It costs nothing while no step fails, and it needs what an engine needs that joins: a snapshot, and the messages since then.
 """
@@ -18,21 +18,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.base.choices import OnPoison
+from hotspare.base.errors import HotspareError, PoisonousEvent, StateError
 from hotspare.bus.contract import Bus
-from hotspare.choices import OnPoison
 from hotspare.coordination.contract import Coordination
-from hotspare.engine.outputs import joined_parts
-from hotspare.engine.pipeline import Pipeline, TakeRows, take_many
-from hotspare.engine.poison import Poison
-from hotspare.engine.rows.bad_reasons import BadReason
-from hotspare.engine.rows.batch import RowKind
-from hotspare.engine.rows.elementwise import comes_of_rows
-from hotspare.engine.snapshot import Frozen
-from hotspare.engine.state.project_state import OutputId
-from hotspare.errors import HotspareError, PoisonousEvent, StateError
+from hotspare.flow.outputs import joined_parts
+from hotspare.flow.pipeline import Pipeline, TakeRows, take_many
+from hotspare.flow.poison import Poison
+from hotspare.flow.project_state import OutputId
+from hotspare.flow.snapshot import Frozen
 from hotspare.ha.effects.joining import agree_on_origin, restored
 from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.settings import GroupTopics
+from hotspare.rows.bad_reasons import BadReason
+from hotspare.rows.batch import RowKind
+from hotspare.rows.elementwise import comes_of_rows
 from hotspare.runners.contract import Positions, RunnerInput
 from hotspare.runners.local import read_recorded
 from hotspare.stores.contract import Store

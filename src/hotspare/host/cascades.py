@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hotspare.adapters.metadata import ProjectMetadata, read_metadata
+from hotspare.base.errors import BusError, BusLocked, BusUnavailable, UsageError
 from hotspare.bus.contract import Bus
-from hotspare.errors import BusError, BusLocked, BusUnavailable, UsageError
 from hotspare.model.cascades import StreamOf
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from hotspare.base.errors import CoordinationError
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.errors import CoordinationError
 from hotspare.ha.rules import cold
 
 ROLE = "cold"

@@ -7,25 +7,25 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from hotspare.base.inbound import Inbound
+from hotspare.base.shard import WHOLE, Shard
 from hotspare.bus.naming import bad_topic, inbound_topic, outbound_topic, ticks_topic
 from hotspare.bus.open import call_timeout_ms
-from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
-from hotspare.engine.codec.topic_format import inbound_format, outbound_format, outbound_key
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import BAD_KEY, Plan
-from hotspare.engine.rows.batch import BAD_STREAM, MessageFormat
-from hotspare.engine.state.memory import NO_BUDGET, Residence
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import BAD_KEY, Plan
+from hotspare.formats.csv.rows import CsvStyle, row_texts
+from hotspare.formats.topic_format import inbound_format, outbound_format, outbound_key
 from hotspare.ha.effects.joining import ProjectIdentity
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.host.options import EngineOptions
-from hotspare.inbound import Inbound
 from hotspare.model.fingerprint import differences, from_document, to_document
 from hotspare.model.partitioning import partition_fields
 from hotspare.model.project import Beats, Project, WindowId
 from hotspare.model.quality import PRECISE
 from hotspare.model.resolve import Resolved
+from hotspare.rows.batch import BAD_STREAM, MessageFormat
 from hotspare.runners.contract import SourceTopic
-from hotspare.shard import WHOLE, Shard
+from hotspare.table.memory import NO_BUDGET, Residence
 from hotspare.telemetry.log import Log, LogEvent
 
 

@@ -18,16 +18,19 @@ from dataclasses import dataclass
 
 import hotspare
 from hotspare.adapters.connectors import ConnectorSet
+from hotspare.base.errors import UsageError
+from hotspare.base.file_locks import end_if_stopped
+from hotspare.base.inbound import Inbound
+from hotspare.base.processes import process_space, process_start
+from hotspare.base.scratch import make_scratch
+from hotspare.base.shard import Shard
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import group_name
 from hotspare.bus.open import bus_servers
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.head.head import Head
-from hotspare.engine.plan import Plan
-from hotspare.engine.state.memory import NO_BUDGET
-from hotspare.errors import UsageError
-from hotspare.file_locks import end_if_stopped
+from hotspare.flow.head.head import Head
+from hotspare.flow.plan import Plan
+from hotspare.formats import arrow_block
 from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.effects.restoring import Destination
 from hotspare.ha.endings import Endings
@@ -47,15 +50,12 @@ from hotspare.host.definition import PipelineFactory, group_topics, project_iden
 from hotspare.host.options import EngineOptions
 from hotspare.host.recent_input import settings_of
 from hotspare.host.restoring import restore_named, snapshot_url
-from hotspare.inbound import Inbound
 from hotspare.model.project import Project
-from hotspare.processes import process_space, process_start
-from hotspare.residence.open import residence_for
 from hotspare.runners.contract import KafkaReaderKind, ReadPace, RunnerInput
-from hotspare.scratch import make_scratch
-from hotspare.shard import Shard
 from hotspare.stores.contract import Store
 from hotspare.stores.open import open_store
+from hotspare.table.memory import NO_BUDGET
+from hotspare.table.page_cache.open import residence_for
 from hotspare.telemetry.log import Log, LogEvent
 
 _BEAT_MS_MAX = 1_000

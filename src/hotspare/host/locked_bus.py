@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from hotspare.errors import BusLocked
-from hotspare.retry import Retry
+from hotspare.base.errors import BusLocked
+from hotspare.base.retry import Retry
 
 _T = TypeVar("_T")
 

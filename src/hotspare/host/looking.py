@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.base.errors import ProjectError, UsageError
 from hotspare.coordination.contract import Coordination
-from hotspare.engine.codec.csv.rows import CsvStyle, value_texts
-from hotspare.engine.expressions.compiled import EVENT_FIELDS, STATE_FIELD, compile_condition
-from hotspare.engine.inside import ROWS, HeaderFacts, header_facts, rows_of
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.errors import ProjectError, UsageError
+from hotspare.expressions.compiled import EVENT_FIELDS, STATE_FIELD, compile_condition
+from hotspare.flow.inside import ROWS, HeaderFacts, header_facts, rows_of
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.formats.csv.rows import CsvStyle, value_texts
 from hotspare.ha.effects.joining import agreed_document
 from hotspare.ha.effects.persisting import DOCUMENT
 from hotspare.model.fingerprint import from_document

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from hotspare.base.errors import UsageError
 from hotspare.bus.contract import Bus
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.rows.batch import output_schema
-from hotspare.errors import UsageError
+from hotspare.formats import arrow_block
 from hotspare.ha.outputs.message import output_message, row_messages
 from hotspare.ha.rules.settings import OutputStream
 from hotspare.model.types import Schema
+from hotspare.rows.batch import output_schema
 
 _EPOCH = 1
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hotspare.addresses import checked_host_port
+from hotspare.base.addresses import checked_host_port
+from hotspare.base.choices import CreateTime, HeadPlace, JoinFrom, KafkaReaderKind, RunnerKind, SpareKind, StartWhen
+from hotspare.base.errors import UsageError
+from hotspare.base.places import absolute_path, absolute_url
 from hotspare.bus.limits import PARTITIONS_MAX
-from hotspare.choices import CreateTime, HeadPlace, JoinFrom, KafkaReaderKind, RunnerKind, SpareKind, StartWhen
-from hotspare.errors import UsageError
 from hotspare.ha.rules.settings import GroupSettings as GroupSettings
-from hotspare.places import absolute_path, absolute_url
 from hotspare.runners.contract import BatchLimits as BatchLimits
 
 _ENGINE_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")

@@ -13,8 +13,8 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 
+from hotspare.base.errors import CoordinationError, UsageError
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.errors import CoordinationError, UsageError
 
 WAITS = "waits_for_start"
 """The detail of a member record that says so."""

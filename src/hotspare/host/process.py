@@ -24,17 +24,20 @@ from typing import NoReturn, cast
 
 import hotspare
 from hotspare.adapters.metadata import describe, publish_metadata
+from hotspare.base.choices import KafkaReaderKind, RunnerKind, SpareKind, StartWhen
+from hotspare.base.errors import UsageError
+from hotspare.base.inbound import Inbound
+from hotspare.base.interpreter import keep_freed_memory, pass_over_what_is_there, switch_often
+from hotspare.base.shard import shards_of
+from hotspare.base.stop_signals import stop_asked
 from hotspare.bus.contract import Readers
 from hotspare.bus.naming import checked_prefix
 from hotspare.bus.open import open_bus
-from hotspare.choices import KafkaReaderKind, RunnerKind, SpareKind, StartWhen
 from hotspare.coordination.open import default_coordination_url, open_coordination
-from hotspare.engine.head.head import Head
-from hotspare.engine.kernels import is_compiled
-from hotspare.engine.plan import compile_plan
-from hotspare.engine.semantics import SEMANTICS
-from hotspare.engine.warm import warm_up_for
-from hotspare.errors import UsageError
+from hotspare.flow.head.head import Head
+from hotspare.flow.plan import compile_plan
+from hotspare.flow.semantics import SEMANTICS
+from hotspare.flow.warm import warm_up_for
 from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.effects.upgrading import OwnPlace, agreement, has_moved
 from hotspare.ha.endings import Endings
@@ -56,15 +59,12 @@ from hotspare.host.recent_input import check_join
 from hotspare.host.retention import check_at_start
 from hotspare.host.starting import StartPhase, shown_start
 from hotspare.host.topic_settings import check_settings
-from hotspare.inbound import Inbound
-from hotspare.interpreter import keep_freed_memory, pass_over_what_is_there, switch_often
 from hotspare.model.load import LoadedProject
 from hotspare.model.mistakes import brief
 from hotspare.model.partitioning import refused_shards
+from hotspare.rows.compile import is_compiled
 from hotspare.runners.contract import EndCause, OnBatch, ReadPace, Runner, RunnerEnd
 from hotspare.runners.reading import ShardedBatches
-from hotspare.shard import shards_of
-from hotspare.stop_signals import stop_asked
 from hotspare.stores.open import default_store_url, open_store
 from hotspare.stores.placed import PlacedStore
 from hotspare.telemetry.log import Log, LogEvent

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from hotspare.adapters.esp.connector_mistakes import connector_mistakes
 from hotspare.adapters.esp.connector_options import home_properties
-from hotspare.engine.expressions.windows import expression_mistakes
-from hotspare.errors import Mistake
+from hotspare.base.errors import Mistake
+from hotspare.base.places import absolute_path, display_path
 from hotspare.model.load import Bindings, LoadedProject, load_project
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
-from hotspare.places import absolute_path, display_path
+from hotspare.windows.shared.expressions import expression_mistakes
 
 
 def checked_project(
@@ -35,6 +35,6 @@ def checked_project(
 
 
 def _operator_mistakes(resolved: Resolved, mistaken: Collection[WindowId]) -> Sequence[Mistake]:
-    from hotspare.engine.plan import operator_mistakes  # and with it all operators, which a command without mistakes may not need
+    from hotspare.flow.plan import operator_mistakes  # and with it all operators, which a command without mistakes may not need
 
     return operator_mistakes(resolved, mistaken)

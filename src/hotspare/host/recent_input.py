@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hotspare.choices import JoinFrom, SpareKind
-from hotspare.engine.plan import Plan
-from hotspare.errors import UsageError
+from hotspare.base.choices import JoinFrom, SpareKind
+from hotspare.base.errors import UsageError
+from hotspare.flow.plan import Plan
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host.definition import patient_settings
 from hotspare.host.options import EngineOptions

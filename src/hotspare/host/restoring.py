@@ -6,17 +6,17 @@ import contextlib
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+from hotspare.base.errors import StoreError, UsageError
+from hotspare.base.places import absolute_place, file_at
+from hotspare.base.shard import shards_of
 from hotspare.bus.contract import Bus
 from hotspare.bus.naming import group_name
 from hotspare.coordination.contract import Coordination
-from hotspare.engine.plan import Plan
-from hotspare.errors import StoreError, UsageError
+from hotspare.flow.plan import Plan
 from hotspare.ha.effects.restoring import Destination, Source, choose, find, take_over
 from hotspare.ha.rules.joining import restorable
 from hotspare.host.definition import PipelineFactory, group_topics
 from hotspare.model.project import Project
-from hotspare.places import absolute_place, file_at
-from hotspare.shard import shards_of
 from hotspare.stores.contract import Store
 from hotspare.stores.encryption import KEY
 from hotspare.stores.open import open_existing_store

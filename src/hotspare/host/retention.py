@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from hotspare.base.errors import BusError, StoreError, TopicMissing
 from hotspare.bus.contract import Bus
-from hotspare.engine.plan import Plan
-from hotspare.errors import BusError, StoreError, TopicMissing
+from hotspare.flow.plan import Plan
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host.definition import source_topic
 from hotspare.model.project import WindowId

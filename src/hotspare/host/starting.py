@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 
+from hotspare.base.errors import CoordinationError
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.errors import CoordinationError
 from hotspare.ha.rules import membership
 from hotspare.host.alive import is_alive
 

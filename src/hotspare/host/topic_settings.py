@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hotspare.base.choices import CreateTime
+from hotspare.base.errors import BusError, UsageError
 from hotspare.bus.contract import Bus
 from hotspare.bus.naming import records_topic
-from hotspare.choices import CreateTime
-from hotspare.errors import BusError, UsageError
 from hotspare.telemetry.log import Log, LogEvent
 
 

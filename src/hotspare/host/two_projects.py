@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hotspare.base.errors import UsageError
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.errors import UsageError
 from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.member_record import PROJECT, differs, positions_of, rank_of
 from hotspare.ha.rules.membership import present

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hotspare.base.errors import UsageError
+from hotspare.base.shard import Shard
 from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.semantics import SEMANTICS
-from hotspare.engine.upgrade import Past, StreamFate, Upgrade, carried_over, compare
-from hotspare.errors import UsageError
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.flow.semantics import SEMANTICS
+from hotspare.flow.upgrade import Past, StreamFate, Upgrade, carried_over, compare
 from hotspare.ha.effects.joining import stated_origin
 from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.rules.joining import restorable
@@ -23,7 +24,6 @@ from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Versio
 from hotspare.host.definition import group_topics
 from hotspare.model.fingerprint import from_document, to_document
 from hotspare.model.resolve import resolve
-from hotspare.shard import Shard
 from hotspare.stores.contract import SnapshotInfo, Store
 from hotspare.stores.writing import copied
 

@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from hotspare.adapters.files.subscriber import Until
+from hotspare.base.choices import Since
+from hotspare.base.errors import RunnerError, UsageError
+from hotspare.base.shard import WHOLE, Shard
 from hotspare.bus.contract import Bus
 from hotspare.bus.naming import own_partition, whole_group
-from hotspare.choices import Since
 from hotspare.coordination.contract import Coordination
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import OnTrace, Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import NextInput
-from hotspare.errors import RunnerError, UsageError
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import OnTrace, Pipeline
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.ha.effects.joining import agreed_document, agreed_skew_ms, check_positions, restored, stated_origin
 from hotspare.ha.effects.shard_agreement import stated_shards
 from hotspare.ha.rules.joining import restorable
@@ -33,9 +33,9 @@ from hotspare.model.fingerprint import from_document
 from hotspare.model.names import nearest
 from hotspare.model.project import Project, WindowId
 from hotspare.model.resolve import Resolved, resolve
+from hotspare.rows.batch import NextInput
 from hotspare.runners.contract import EndCause, RunnerEnd, RunnerInput
 from hotspare.runners.local import LocalRunner
-from hotspare.shard import WHOLE, Shard
 from hotspare.stores.contract import Store
 
 Key = tuple[int, int]

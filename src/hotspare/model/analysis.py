@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hotspare.errors import Place
+from hotspare.base.errors import Place
 from hotspare.model.cascades import check_beats, check_own
 from hotspare.model.code_rules import check_modules, check_required
 from hotspare.model.connector_groups import check_groups
@@ -32,8 +32,8 @@ from hotspare.model.project import (
 from hotspare.model.statedb import check_stream
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_expression, check_initialization, check_schema
-from hotspare.model.windows.contract import INPUT_ROLES, EntersBy, Given, Newness, SchemaOrigin, StreamNeed
-from hotspare.model.windows.registry import WINDOW_TYPES, type_of
+from hotspare.model.window_type import INPUT_ROLES, EntersBy, Given, Newness, SchemaOrigin, StreamNeed
+from hotspare.windows.registry import WINDOW_TYPES, type_of
 
 QUERIES_MAX = 100
 WINDOWS_MAX = 1_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from hotspare.errors import Place
+from hotspare.base.errors import Place
 from hotspare.model.failover_rules import effective_quality
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import NAME

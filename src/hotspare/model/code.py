@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 
-from hotspare.errors import Place
+from hotspare.base.errors import Place
 from hotspare.model.types import Schema
 
 STEPS_DEFAULT, STATE_BYTES_DEFAULT = 1_000_000, 1 << 20

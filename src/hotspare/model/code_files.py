@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hotspare.errors import Place
+from hotspare.base.errors import Place
 from hotspare.model.code import Code
 from hotspare.model.mistakes import Mistakes
 

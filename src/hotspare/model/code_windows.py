@@ -21,7 +21,7 @@ from hotspare.model.frontends.yaml.written import Written, YamlWriter
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Window, WindowId
 from hotspare.model.types import Schema
-from hotspare.model.windows.contract import Carried, Given, Memory, Remembered, WindowType
+from hotspare.model.window_type import Carried, Given, Memory, Remembered, WindowType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

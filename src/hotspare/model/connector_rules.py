@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from hotspare.errors import Kind, Outlook, Place, UsageError
+from hotspare.base.errors import Kind, Outlook, Place, UsageError
 from hotspare.model.connectors import (
     AS_IT_IS,
     BUS_KINDS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from hotspare.errors import Kind
+from hotspare.base.errors import Kind
 from hotspare.model.connectors import BUS_KINDS, NO_EFFECT, is_bus
 from hotspare.model.mistakes import WITHOUT_EFFECT, Mistakes
 from hotspare.model.project import Connector, ConnectorDirection, Window

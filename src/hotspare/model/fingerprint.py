@@ -16,7 +16,7 @@ from hotspare.model.frontends.yaml.project import dump, load
 from hotspare.model.meanings import emission_meaning, expression_meaning, initialization_meaning
 from hotspare.model.project import EVERY_SLOT, Beats, IndexType, Project, RetentionTracking, WindowId
 from hotspare.model.resolve import Resolved, ResolvedWindow, resolve
-from hotspare.model.windows.registry import type_of
+from hotspare.windows.registry import type_of
 
 FORMAT = "hotspare-project-1"
 """Changes when the description does, because groups then compare hashes of different meanings."""

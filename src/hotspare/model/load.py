@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
 
-from hotspare.errors import Mistake, Place, ProjectError, UsageError
+from hotspare.base.errors import Mistake, Place, ProjectError, UsageError
 from hotspare.model.analysis import Analysis, analyse
 from hotspare.model.connector_rules import rebind
 from hotspare.model.frontends.values import TEXT_BYTES_MAX, Reading
@@ -19,7 +19,7 @@ from hotspare.model.names import did_you_mean, one_of, repeated
 from hotspare.model.project import Connector, Project, Window, WindowId
 from hotspare.model.resolve import Resolved, resolved_from
 from hotspare.model.types import FieldType, Schema
-from hotspare.model.windows.contract import Given
+from hotspare.model.window_type import Given
 
 
 class Form(Enum):

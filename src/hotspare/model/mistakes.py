@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from hotspare.errors import Kind, Mistake, Place
+from hotspare.base.errors import Kind, Mistake, Place
 from hotspare.model.project import WindowId
 from hotspare.model.types import FieldType
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hotspare.errors import Mistake, ProjectError
+from hotspare.base.errors import Mistake, ProjectError
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.model.types import FieldType, Schema
-from hotspare.model.windows.registry import type_of
+from hotspare.windows.registry import type_of
 
 KEY_TYPES = frozenset({FieldType.INT32, FieldType.INT64, FieldType.STRING, FieldType.DATE, FieldType.STAMP})
 """Of the fields by which a project may be partitioned: equal values have one text, which every client can write."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from hotspare.errors import Place
+from hotspare.base.errors import Place
 from hotspare.model.code import Module
 from hotspare.model.quality import Quality
 from hotspare.model.types import Schema

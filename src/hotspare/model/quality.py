@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 from hotspare.model.durations import format_duration, parse_duration
 
 COUNT_MAX = 1_000_000_000

@@ -13,7 +13,7 @@ from hotspare.model.durations import format_duration
 from hotspare.model.project import AS_MADE, AcceptedOpcodes, Emit
 from hotspare.model.resolve import Resolved
 from hotspare.model.retention_needs import Keeping, state_bound
-from hotspare.model.windows.registry import type_of
+from hotspare.windows.registry import type_of
 
 TICK_GAP_US = 2_000_000
 """While an engine is active, ticks of a partition are a second apart at most. Where they are farther apart than this, the engine

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from hotspare.errors import ProjectError
+from hotspare.base.errors import ProjectError
 from hotspare.model.analysis import Analysis, analyse
 from hotspare.model.cascades import StreamOf
 from hotspare.model.code import Language, Module, ModuleUse
@@ -15,8 +15,8 @@ from hotspare.model.failover_rules import effective_quality
 from hotspare.model.project import EVERY_SLOT, Project, Window, WindowId
 from hotspare.model.quality import Quality
 from hotspare.model.types import Schema
-from hotspare.model.windows.contract import EntersBy, Given
-from hotspare.model.windows.registry import type_of
+from hotspare.model.window_type import EntersBy, Given
+from hotspare.windows.registry import type_of
 
 
 @dataclass(frozen=True)

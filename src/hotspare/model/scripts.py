@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hotspare.errors import Place
+from hotspare.base.errors import Place
 from hotspare.model.code import LANGUAGES, Arguments, Choice, Code, CodeLimits, FieldChoice, Language, Module, ModuleUse, Script
 from hotspare.model.code_files import code_from_file
 from hotspare.model.frontends.esp_xml.elements import EXTENSION, ElementShape, shape

@@ -12,7 +12,7 @@ from hotspare.model.partitioning import carried_keys
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
 from hotspare.model.types import TIME_TYPES
-from hotspare.model.windows.registry import type_of
+from hotspare.windows.registry import type_of
 
 
 @dataclass(frozen=True, slots=True)

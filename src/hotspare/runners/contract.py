@@ -16,10 +16,10 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from hotspare.choices import HeadPlace as HeadPlace
-from hotspare.choices import KafkaReaderKind as KafkaReaderKind
-from hotspare.engine.rows.batch import MessageFormat, NextInput
-from hotspare.inbound import Inbound
+from hotspare.base.choices import HeadPlace as HeadPlace
+from hotspare.base.choices import KafkaReaderKind as KafkaReaderKind
+from hotspare.base.inbound import Inbound
+from hotspare.rows.batch import MessageFormat, NextInput
 
 Positions = Mapping[tuple[int, int], int]
 """(topic index, partition) to the offset to read next. A partition that is absent is read from its oldest message."""
@@ -31,7 +31,7 @@ class HeadLike(Protocol):
     """Decoding and the stateless windows ahead of the first stateful one. Picklable; equal input gives equal output."""
 
     def __call__(self, raw: pa.RecordBatch, /) -> Sequence[pa.RecordBatch]:
-        """From `engine.rows.batch.RAW_SCHEMA` to `engine.rows.batch.decoded_schema`, rows in the same order. At least one batch;
+        """From `rows.batch.RAW_SCHEMA` to `rows.batch.decoded_schema`, rows in the same order. At least one batch;
         several, of whole messages each, where one would be too large for Arrow."""
         ...
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from hotspare.base.errors import BusLocked, BusUnavailable
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.rows.batch import NextInput
-from hotspare.errors import BusLocked, BusUnavailable
+from hotspare.rows.batch import NextInput
 from hotspare.runners.contract import (
     BatchLimits,
     EndCause,

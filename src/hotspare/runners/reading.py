@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hotspare.base.errors import BusLocked, BusUnavailable, PositionLost
+from hotspare.base.inbound import Inbound
+from hotspare.base.step_size import STEP_BYTES_MAX, STEP_BYTES_MIN, STEP_ROWS_MAX, StepSize
 from hotspare.bus.contract import CAUSE_HEADER, FORMAT_HEADER, Bus, Message, Partition
 from hotspare.bus.limits import position_lost
-from hotspare.engine.head.unknown_members import UnknownMember, unknown_of, with_unknown
-from hotspare.engine.rows.batch import FORMAT_OF_HEADER, OUTPUTS_FORM, RAW_SCHEMA, SECOND_FORM, MessageFormat, NextInput
-from hotspare.errors import BusLocked, BusUnavailable, PositionLost
-from hotspare.inbound import Inbound
+from hotspare.flow.head.unknown_members import UnknownMember, unknown_of, with_unknown
+from hotspare.rows.batch import FORMAT_OF_HEADER, OUTPUTS_FORM, RAW_SCHEMA, SECOND_FORM, MessageFormat, NextInput
 from hotspare.runners.contract import BatchLimits, HeadLike, OnBatch, Only, Positions, SourceTopic
-from hotspare.step_size import STEP_BYTES_MAX, STEP_BYTES_MIN, STEP_ROWS_MAX, StepSize
 
 MUCH = 1 / 4
 """Who brings such a share of what a read may bring came near its limits: more waits."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from hotspare.choices import RunUntil
+from hotspare.base.choices import RunUntil
 from hotspare.runners.spark.arrow_map import run_this_python
 from hotspare.spark.in_task import OnBadEvents
 from hotspare.spark.output_stream import OutputTable

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.rows.batch import ARROW_TYPE
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 from hotspare.model.names import nearest
 from hotspare.model.types import TIME_TYPES, Field, FieldType, Schema
+from hotspare.rows.batch import ARROW_TYPE
 
 SPARK_TYPE: Mapping[FieldType, str] = {
     FieldType.INT32: "int",

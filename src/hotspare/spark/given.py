@@ -9,7 +9,7 @@ from enum import Enum
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 from hotspare.model.types import TIME_TYPES, FieldType, Schema
 from hotspare.spark.columns import TIMES, Meta, check_column, found_column
 from hotspare.spark.in_task import FLAGS, OPCODE, field_column

@@ -15,23 +15,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hotspare.choices import RunUntil
-from hotspare.engine.codec.csv.decode import DecodedRows, kept_rows
-from hotspare.engine.given_order import GivenOrderCore
-from hotspare.engine.head.head import Head
-from hotspare.engine.heartbeats import Heartbeats, Segment, end_us_of
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.bad_reasons import RowReason
-from hotspare.engine.rows.batch import BAD_STREAM, END_FORM
-from hotspare.engine.rows.chunk import Bools, Int64s, UInt8s
-from hotspare.engine.rows.letters import FLAG_TEXTS
-from hotspare.engine.rows.refusals import NO_BAD_ROWS, BadRows
-from hotspare.errors import HotspareError, UsageError
-from hotspare.interpreter import fixed_environment
+from hotspare.base.choices import RunUntil
+from hotspare.base.errors import HotspareError, UsageError
+from hotspare.base.interpreter import fixed_environment
+from hotspare.flow.given_order import GivenOrderCore
+from hotspare.flow.head.head import Head
+from hotspare.flow.heartbeats import Heartbeats, Segment, end_us_of
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.formats.csv.decode import DecodedRows, kept_rows
 from hotspare.model.events import OPCODE_WORDS, Flag, Opcode
 from hotspare.model.project import Project
 from hotspare.model.resolve import resolve
 from hotspare.model.types import Schema
+from hotspare.rows.bad_reasons import RowReason
+from hotspare.rows.batch import BAD_STREAM, END_FORM
+from hotspare.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.rows.letters import FLAG_TEXTS
+from hotspare.rows.refusals import NO_BAD_ROWS, BadRows
 from hotspare.spark.columns import to_field, to_spark
 
 TOPIC, TIME, OPCODE, FLAGS = "topic", "time_us", "opcode", "flags"

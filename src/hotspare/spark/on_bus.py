@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hotspare.adapters.metadata import WindowMetadata, describe, read_metadata
+from hotspare.base.errors import UsageError
+from hotspare.base.places import absolute_url, has_its_file, named_path
 from hotspare.bus.contract import Bus
 from hotspare.bus.naming import checked_name, checked_prefix
-from hotspare.errors import UsageError
 from hotspare.host.project import checked_project
 from hotspare.model.names import nearest
-from hotspare.places import absolute_url, has_its_file, named_path
 
 
 class WindowName(NamedTuple):

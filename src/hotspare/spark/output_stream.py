@@ -22,17 +22,17 @@ from pyspark.sql.types import StructType
 
 from hotspare.adapters.files.output_rows import BadRowFormat, FileStyle, OutputRows
 from hotspare.adapters.received import decoded_together
+from hotspare.base.errors import PositionLost, UsageError
+from hotspare.base.places import absolute_path
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.limits import partitions_of, position_lost
 from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
 from hotspare.bus.open import open_bus
-from hotspare.engine.plan import BAD_SCHEMA
-from hotspare.engine.rows.batch import without_beats
-from hotspare.engine.rows.letters import flag_letters, opcode_letters
-from hotspare.errors import PositionLost, UsageError
+from hotspare.flow.plan import BAD_SCHEMA
 from hotspare.model.names import nearest
 from hotspare.model.types import Schema
-from hotspare.places import absolute_path
+from hotspare.rows.batch import without_beats
+from hotspare.rows.letters import flag_letters, opcode_letters
 from hotspare.spark.columns import Meta, table_type, to_spark
 from hotspare.spark.on_bus import WindowName, checked_bus, window_on_bus
 

@@ -21,17 +21,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition, digest_of_all
+from hotspare.base.errors import MessageTooLarge, UnknownResult, UsageError
+from hotspare.base.places import absolute_path
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.limits import topic_missing
 from hotspare.bus.open import open_bus
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.codec.csv.rows import CsvStyle, field_texts
-from hotspare.engine.codec.json.plain import meta_names
-from hotspare.engine.routing import Routing, routing_by
-from hotspare.engine.rows.batch import MessageFormat, arrow_fields
-from hotspare.errors import MessageTooLarge, UnknownResult, UsageError
+from hotspare.formats import arrow_block
+from hotspare.formats.csv.rows import CsvStyle, field_texts
+from hotspare.formats.json.plain import meta_names
 from hotspare.model.types import Schema
-from hotspare.places import absolute_path
+from hotspare.rows.batch import MessageFormat, arrow_fields
+from hotspare.rows.routing import Routing, routing_by
 from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow, run_this_python
 from hotspare.spark.columns import to_field
 from hotspare.spark.given import GivenTable, Names, check_frame, order_column, ordered_by, ties_completed

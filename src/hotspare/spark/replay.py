@@ -11,13 +11,13 @@ from pathlib import Path
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from hotspare.choices import RunUntil
-from hotspare.engine.rows.batch import BAD_STREAM
-from hotspare.errors import RunnerError, UsageError
+from hotspare.base.choices import RunUntil
+from hotspare.base.errors import RunnerError, UsageError
 from hotspare.host.project import checked_project
 from hotspare.model.partitioning import obstacles, partition_fields
 from hotspare.model.resolve import Resolved
 from hotspare.model.time_fields import time_fields
+from hotspare.rows.batch import BAD_STREAM
 from hotspare.runners.spark.session import Session, SessionOptions
 from hotspare.spark.in_task import OnBadEvents
 from hotspare.spark.stages import LOOKS_CONF, OnStages, told_of_stages

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from hotspare.engine.inside import ROWS
-from hotspare.engine.plan import compile_plan
+from hotspare.base.places import absolute_path, absolute_url
+from hotspare.flow.inside import ROWS
+from hotspare.flow.plan import compile_plan
 from hotspare.host.looking import Wanted, look, plan_of, rows
 from hotspare.host.project import checked_project
-from hotspare.places import absolute_path, absolute_url
 from hotspare.stores.open import open_existing_store
 
 

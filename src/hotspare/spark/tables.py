@@ -13,12 +13,10 @@ from pyspark.sql import functions as F
 
 from hotspare.adapters.esp.connector_mistakes import connector_mistakes
 from hotspare.adapters.esp.connector_options import home_properties
-from hotspare.choices import RunUntil
-from hotspare.engine.expressions.windows import expression_mistakes
-from hotspare.engine.plan import compile_plan
-from hotspare.engine.rows.batch import BAD_STREAM
-from hotspare.engine.rows.letters import FLAG_TEXTS, OPCODE_TEXTS
-from hotspare.errors import Mistake, ProjectError, UsageError
+from hotspare.base.choices import RunUntil
+from hotspare.base.errors import Mistake, ProjectError, UsageError
+from hotspare.base.places import absolute_path
+from hotspare.flow.plan import compile_plan
 from hotspare.host.project import checked_project
 from hotspare.model.load import LoadedProject, load_text
 from hotspare.model.names import nearest
@@ -26,11 +24,13 @@ from hotspare.model.partitioning import obstacles, partition_fields
 from hotspare.model.project import WindowId
 from hotspare.model.publishing import publishing
 from hotspare.model.resolve import Resolved, resolve
-from hotspare.places import absolute_path
+from hotspare.rows.batch import BAD_STREAM
+from hotspare.rows.letters import FLAG_TEXTS, OPCODE_TEXTS
 from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow, run_this_python
 from hotspare.spark.columns import Meta, table_type
 from hotspare.spark.given import GivenTable, Names, check_stands, order_column, ordered_by, ties_completed
 from hotspare.spark.in_task import FLAGS, OPCODE, TOPIC, OnBadEvents, ShardWork, Span, needs_ticks
+from hotspare.windows.shared.expressions import expression_mistakes
 
 _KEY = "key"
 

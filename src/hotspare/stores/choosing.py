@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 NEWEST = "newest"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hotspare.errors import SnapshotFormat, StoreError
+from hotspare.base.errors import SnapshotFormat, StoreError
 from hotspare.stores import limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot

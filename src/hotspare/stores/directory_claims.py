@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hotspare.errors import StoreError
+from hotspare.base.errors import StoreError
 
 
 class Claim:

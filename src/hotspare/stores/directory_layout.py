@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from hotspare.errors import StoreError, UsageError
-from hotspare.retry import Retry
+from hotspare.base.errors import StoreError, UsageError
+from hotspare.base.retry import Retry
 from hotspare.stores import limits
 from hotspare.stores.content import Blob, checksum_of
 from hotspare.stores.directory_claims import Claim, claiming, claims

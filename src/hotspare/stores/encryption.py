@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from hotspare.errors import SnapshotDamaged, UsageError
+from hotspare.base.errors import SnapshotDamaged, UsageError
 from hotspare.stores import limits
 from hotspare.stores.contract import Content, SnapshotInfo, Store, StoredSnapshot
 

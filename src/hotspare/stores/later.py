@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
-from hotspare.errors import HotspareError, SnapshotDamaged, StoreError
+from hotspare.base.errors import HotspareError, SnapshotDamaged, StoreError
 from hotspare.stores.content import Blob
 from hotspare.stores.settings import DEFAULT, StoreSettings
 

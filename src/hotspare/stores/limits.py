@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from uuid import uuid4
 
-from hotspare.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
+from hotspare.base.errors import SnapshotDamaged, SnapshotFormat, StoreError, UsageError
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 NAME_LENGTH_MAX = 300

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 from hotspare.stores.contract import Access, Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.encryption import KEY_ENV, KEY_FILE, Cipher, EncryptedStore, without_key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hotspare.retry import Retry
+from hotspare.base.retry import Retry
 
 _AWAY = Retry(lasting_s=30.0, pause_s=0.1, pause_max_s=2.0)
 

@@ -13,7 +13,7 @@ from typing import Any, Self, TextIO
 
 import structlog
 
-from hotspare.choices import LogFormat as LogFormat
+from hotspare.base.choices import LogFormat as LogFormat
 from hotspare.telemetry.secrets import masked_value
 
 

@@ -13,9 +13,9 @@ from functools import partial
 
 import psutil
 
+from hotspare.base.errors import ClusterError
+from hotspare.base.processes import is_process_gone
 from hotspare.coordination.contract import Leader, Member
-from hotspare.errors import ClusterError
-from hotspare.processes import is_process_gone
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
 
 _LOOK_S = 0.1

@@ -17,12 +17,12 @@ from typing import Protocol
 
 import psutil
 
+from hotspare.base.errors import ClusterError
+from hotspare.base.interpreter import ENVIRONMENT
+from hotspare.base.retry import Retry
 from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
-from hotspare.errors import ClusterError
 from hotspare.ha.member_record import news_of
-from hotspare.interpreter import ENVIRONMENT
-from hotspare.retry import Retry
 from hotspare.testing.parent_watch import ParentWatch
 from hotspare.testing.server_process import LOOPBACK, Machine
 

@@ -23,10 +23,10 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
 
-from hotspare.errors import ClusterError, UsageError
-from hotspare.places import user_folder
-from hotspare.processes import is_process_gone, process_start
-from hotspare.retry import Retry
+from hotspare.base.errors import ClusterError, UsageError
+from hotspare.base.places import user_folder
+from hotspare.base.processes import is_process_gone, process_start
+from hotspare.base.retry import Retry
 from hotspare.testing.cluster import wait_until
 
 START_TIMEOUT_S = 180.0

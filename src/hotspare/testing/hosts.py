@@ -24,7 +24,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import IO
 
-from hotspare.errors import ClusterError
+from hotspare.base.errors import ClusterError
 from hotspare.testing.server_process import LOOPBACK, ServerProcess
 
 _NETWORKS = tuple(IPv4Network("198.51.100.0/24").subnets(new_prefix=28))

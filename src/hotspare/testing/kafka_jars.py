@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hotspare.errors import RunnerError
+from hotspare.base.errors import RunnerError
 from hotspare.runners.spark.jars import Jar, cache_folder, cached
 
 _LOCK = Path(__file__).with_name("kafka_jars.lock")

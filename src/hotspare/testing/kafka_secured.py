@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
 
-from hotspare.errors import ClusterError
+from hotspare.base.errors import ClusterError
 from hotspare.runners.spark.jre import find_java
 
 _LISTENER = "SASL_SSL"

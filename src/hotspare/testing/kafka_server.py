@@ -18,7 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotspare.errors import ClusterError
+from hotspare.base.errors import ClusterError
 from hotspare.runners.spark.jre import find_java
 from hotspare.testing.kafka_jars import class_path
 from hotspare.testing.kafka_secured import Secured

@@ -10,10 +10,10 @@ import pyarrow as pa
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.received import decoded_together
 from hotspare.bus.contract import EPOCH_HEADER, Bus, Message, Partition
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan
-from hotspare.engine.rows.batch import RowKind, output_schema, without_beats, without_causes
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan
 from hotspare.model.types import Schema
+from hotspare.rows.batch import RowKind, output_schema, without_beats, without_causes
 from hotspare.runners.contract import BatchLimits, HeadLike, SourceTopic
 from hotspare.runners.reading import all_partitions, complete_positions, next_positions, raw_batch, read_parts
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hotspare.errors import ClusterError
+from hotspare.base.errors import ClusterError
 from hotspare.testing.server_process import ServerProcess, free_ports
 from hotspare.testing.store_server import StoreServer
 

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from hotspare.errors import ClusterError
+from hotspare.base.errors import ClusterError
 
 STOP_TIMEOUT_S = 20.0
 _POLL_S = 0.02

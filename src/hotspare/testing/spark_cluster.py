@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hotspare.errors import ClusterError
+from hotspare.base.errors import ClusterError
 from hotspare.runners.spark.jre import find_java
 from hotspare.testing.server_process import Machine, ServerProcess, free_ports
 

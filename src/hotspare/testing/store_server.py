@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hotspare.errors import ClusterError, StoreError
+from hotspare.base.errors import ClusterError, StoreError
 from hotspare.stores.open import open_store
 from hotspare.testing.server_process import ServerProcess
 

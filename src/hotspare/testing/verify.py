@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.rows.arrays import packed
+from hotspare.rows.arrays import packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def _same_cells(left: pa.ChunkedArray, right: pa.ChunkedArray) -> npt.NDArray[np
 
 
 def compare_stream(reference: pa.Table, delivered: pa.Table) -> DeliveryVerdict:
-    """Compare two tables of one stream (columns of `engine.rows.batch.output_schema`), delivered in the order of the bus.
+    """Compare two tables of one stream (columns of `rows.batch.output_schema`), delivered in the order of the bus.
 
     lost: sequences of the reference that never came. doubled: rows whose sequence came before. wrong: rows that differ from the
     reference row of their sequence in any column, that the reference lacks, or that came out of order.

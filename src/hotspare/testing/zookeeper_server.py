@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from hotspare.errors import ClusterError
+from hotspare.base.errors import ClusterError
 from hotspare.runners.spark.jre import find_java
 from hotspare.testing.server_process import LOOPBACK, Machine, ServerProcess, free_ports
 

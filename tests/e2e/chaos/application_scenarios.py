@@ -14,6 +14,7 @@ from random import Random
 
 import psutil
 
+from hotspare.base.processes import is_process_gone
 from hotspare.bus.contract import Partition
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets
@@ -21,7 +22,6 @@ from hotspare.bus.naming import outbound_topic
 from hotspare.coordination.contract import Member
 from hotspare.demo.applications import APPLICATIONS, RESULT, ApplicationsDemo
 from hotspare.demo.scenario import PREFIX
-from hotspare.processes import is_process_gone
 from hotspare.testing.applications import (
     Strike,
     Struck,

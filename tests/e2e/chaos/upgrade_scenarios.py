@@ -17,9 +17,9 @@ from operator import add
 from pathlib import Path
 from random import Random
 
+from hotspare.base.errors import ClusterError
 from hotspare.demo.scenario import DemoReport
 from hotspare.demo.site import Site as DemoSite
-from hotspare.errors import ClusterError
 from hotspare.testing.cluster import SpawnedEngine, wait_until
 from tests.e2e.chaos.scenarios import TIMEOUT_S, Needs, pass_time
 from tests.e2e.shop import NEW, OLD, UNCHANGED, Shop, check_changed, verdicts

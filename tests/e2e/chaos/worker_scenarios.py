@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from random import Random
 
+from hotspare.base.processes import is_process_gone
 from hotspare.coordination.contract import Member
 from hotspare.demo.applications import ApplicationsDemo
 from hotspare.demo.servers import BUS_HOST, COORDINATION_HOST
-from hotspare.processes import is_process_gone
 from hotspare.testing.applications import Struck, application_of, executor_of
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.hosts import Host, Network

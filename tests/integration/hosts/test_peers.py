@@ -18,9 +18,9 @@ PORT = 7_001
 WAIT_S = 60.0
 ACTIVE = """
 import os, sys
-from hotspare.addresses import HostPort
+from hotspare.base.addresses import HostPort
 from hotspare.ha.peers import PeerServer
-from hotspare.processes import process_space, process_start
+from hotspare.base.processes import process_space, process_start
 from hotspare.testing.cluster import wait_until
 server = PeerServer("active", HostPort(sys.argv[1], int(sys.argv[2])))
 print("process", os.getpid(), process_start(os.getpid()), process_space(), flush=True)
@@ -34,7 +34,7 @@ SPARE = """
 import sys, threading
 from hotspare.coordination.contract import Leader
 from hotspare.ha.peers import PeerLink
-from hotspare.processes import process_space
+from hotspare.base.processes import process_space
 number = 0
 def changed():
     global number

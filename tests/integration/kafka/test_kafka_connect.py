@@ -14,11 +14,11 @@ from benchmarks._java import CONNECT_JSON, fetched, program
 
 from hotspare.bus.contract import Commit, Progress
 from hotspare.bus.open import open_bus
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.rows.batch import MessageFormat, output_schema
+from hotspare.formats import arrow_block
 from hotspare.ha.outputs.blocks import MessageSizes
 from hotspare.ha.rules.settings import OutputStream
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.rows.batch import MessageFormat, output_schema
 from hotspare.runners.spark.jars import Jar
 from hotspare.testing.kafka_jars import class_path
 from hotspare.testing.kafka_server import KafkaServers

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from hotspare.base.errors import Fenced, TopicOwned, UnknownResult
 from hotspare.bus.contract import SOURCE_HEADER, Commit, HeaderGuard, Outgoing, Partition
 from hotspare.bus.kafka.bus import KafkaBus
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.producer import KafkaProducer
 from hotspare.bus.kafka.progress import progress_topic
 from hotspare.bus.kafka.writer import Record, Writer, Writers, records_of
-from hotspare.errors import Fenced, TopicOwned, UnknownResult
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.kafka_door import empty

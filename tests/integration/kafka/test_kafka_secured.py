@@ -15,14 +15,14 @@ import pyarrow as pa
 import pytest
 
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
+from hotspare.base.errors import BusError
 from hotspare.bus.contract import Commit, Outgoing, Partition
 from hotspare.bus.kafka.bus import open_kafka_bus
 from hotspare.bus.memory import MemoryBus
-from hotspare.engine.codec import avro_block
-from hotspare.engine.rows.batch import MessageFormat, NextInput
-from hotspare.errors import BusError
+from hotspare.formats import avro_block
 from hotspare.model.load import load_text
 from hotspare.model.project import WindowId
+from hotspare.rows.batch import MessageFormat, NextInput
 from hotspare.runners.contract import KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.telemetry.log import Log, configure_logging
 from hotspare.testing.cluster import wait_until

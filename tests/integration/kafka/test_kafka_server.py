@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hotspare.errors import ClusterError, RunnerError
+from hotspare.base.errors import ClusterError, RunnerError
 from hotspare.runners.spark.jars import Jar
 from hotspare.testing import kafka_jars
 from hotspare.testing.kafka_server import KafkaServers

@@ -10,13 +10,13 @@ from contextlib import suppress
 import pytest
 from confluent_kafka import KafkaException
 
+from hotspare.base.errors import BusUnavailable, Fenced, UnknownResult
 from hotspare.bus.contract import Commit, Partition, Producer
 from hotspare.bus.kafka.bus import KafkaBus, open_kafka_bus
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.read import FetchWait, KafkaReader
 from hotspare.bus.kafka.records import OpenTransactions
 from hotspare.bus.kafka.topics import KafkaTopics
-from hotspare.errors import BusUnavailable, Fenced, UnknownResult
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.material import outgoing, progress, values

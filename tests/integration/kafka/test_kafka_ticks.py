@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from hotspare.base.errors import UnknownResult
 from hotspare.bus.contract import TICK, Outgoing, Partition
 from hotspare.bus.kafka.bus import open_kafka_bus
-from hotspare.errors import UnknownResult
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 

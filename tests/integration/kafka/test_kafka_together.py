@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
+from hotspare.base.errors import PositionLost
 from hotspare.bus.contract import Commit, Outgoing, Partition, Readers
 from hotspare.bus.kafka import shared_consumer
 from hotspare.bus.kafka.bus import KafkaBus, open_kafka_bus
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.read import FetchWait, KafkaReader
 from hotspare.bus.kafka.shared_consumer import Follower, SharedConsumer
-from hotspare.errors import PositionLost
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from hotspare.base.errors import BusUnavailable, TopicMissing, UsageError
 from hotspare.bus.contract import Commit, Outgoing, Partition
 from hotspare.bus.kafka.bus import KafkaBus, open_kafka_bus
 from hotspare.bus.kafka.checks import CLUSTER, TopicFacts, cluster_deviations, topic_deviations
 from hotspare.bus.kafka.topics import TopicKind, new_topic_config
-from hotspare.errors import BusUnavailable, TopicMissing, UsageError
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.kafka_door import empty

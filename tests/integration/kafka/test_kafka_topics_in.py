@@ -15,15 +15,15 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from hotspare.adapters.topics.position import OnLost
 from hotspare.adapters.topics.publisher import TopicPublished, TopicPublishOptions, publish_topic
+from hotspare.base.errors import PositionLost, TopicMissing, UsageError
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.kafka.bus import open_kafka_bus
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.topic_reader import KafkaTopicReader
-from hotspare.errors import PositionLost, TopicMissing, UsageError
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
+from tests.adapters.killed import Killed, Mortal
 from tests.contract.kafka_door import empty
-from tests.unit.adapters.killed import Killed, Mortal
 
 TIMEOUT_S = 60
 OTHERS = "sensors"

@@ -16,21 +16,21 @@ from hotspare.adapters.connectors import ConnectorSet, ConnectorState
 from hotspare.adapters.files.subscriber import SubscribeProgress, Until
 from hotspare.adapters.topics.sent import SendForm
 from hotspare.adapters.topics.subscriber import SendOptions, send_topic
+from hotspare.base.errors import Fenced, MessageTooLarge, TopicMissing
 from hotspare.bus.contract import Outgoing
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.topic_writer import KafkaTopicWriter
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.topic_writer import Placed
-from hotspare.engine.routing import key_partitions
-from hotspare.engine.rows.batch import MessageFormat
-from hotspare.errors import Fenced, MessageTooLarge, TopicMissing
 from hotspare.model.load import load_text
+from hotspare.rows.batch import MessageFormat
+from hotspare.rows.routing import key_partitions
 from hotspare.telemetry.log import Log
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
+from tests.adapters.killed import Killed, Mortal
+from tests.adapters.outputs import SCHEMA, TOPIC, I, N, Row, publish
 from tests.contract.kafka_door import empty
-from tests.unit.adapters.killed import Killed, Mortal
-from tests.unit.adapters.outputs import SCHEMA, TOPIC, I, N, Row, publish
 
 TIMEOUT_S = 60
 OTHERS = "alerts"

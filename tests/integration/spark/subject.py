@@ -16,11 +16,11 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from hotspare.engine.head.head import Head
-from hotspare.engine.plan import compile_plan
-from hotspare.engine.rows.batch import NextInput
+from hotspare.flow.head.head import Head
+from hotspare.flow.plan import compile_plan
 from hotspare.model.load import load_text
 from hotspare.model.resolve import resolve
+from hotspare.rows.batch import NextInput
 from hotspare.runners.contract import HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 
 PROJECT = """

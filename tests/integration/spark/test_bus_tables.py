@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 
 from hotspare.adapters.metadata import describe, publish_metadata
+from hotspare.base.errors import TopicMissing, UsageError
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.engine.rows.batch import BAD_STREAM
-from hotspare.errors import TopicMissing, UsageError
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.formats import arrow_block
 from hotspare.model.load import load_text
+from hotspare.rows.batch import BAD_STREAM
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
 from hotspare.spark import publish, register, state
 from hotspare.stores.open import open_store
+from tests.cli.kept import GROUP, put_snapshots
+from tests.cli.kept import PROJECT as KEPT_PROJECT
 from tests.spark_sessions import Lender
-from tests.unit.cli.kept import GROUP, put_snapshots
-from tests.unit.cli.kept import PROJECT as KEPT_PROJECT
 
 pytestmark = pytest.mark.spark
 

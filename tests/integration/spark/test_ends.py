@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from hotspare.base.errors import HotspareError, PositionLost, TopicMissing
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.rows.batch import NextInput
-from hotspare.errors import HotspareError, PositionLost, TopicMissing
+from hotspare.rows.batch import NextInput
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, OnBatch, RunnerEnd, RunnerInput, SourceTopic
 from tests.integration.spark.subject import head
 from tests.spark_sessions import Lender

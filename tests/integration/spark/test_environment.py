@@ -27,8 +27,9 @@ WAIT_S = 240
 _LOOK = """
 import importlib, os, pkgutil, sys
 import hotspare
-from hotspare.engine import kernels, machine_code
-from hotspare.engine.warm import warm_up
+from hotspare.rows import compile as kernels
+from hotspare.flow import machine_code
+from hotspare.flow.warm import warm_up
 
 def module_names(package):
     for found in pkgutil.iter_modules(package.__path__, package.__name__ + "."):

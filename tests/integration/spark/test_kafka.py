@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from hotspare.base.errors import BusUnavailable, PositionLost, RunnerError
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.rows.batch import NextInput
-from hotspare.errors import BusUnavailable, PositionLost, RunnerError
+from hotspare.rows.batch import NextInput
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.spark.kafka.source import FAILURES_MAX, KafkaReading
 from hotspare.runners.spark.ordered import OrderedRunner

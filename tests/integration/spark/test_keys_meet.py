@@ -19,13 +19,13 @@ from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.open import open_bus
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import compile_plan
-from hotspare.engine.routing import routing_of
-from hotspare.engine.rows.batch import BAD_STREAM
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import compile_plan
 from hotspare.model.load import load_text
 from hotspare.model.project import WindowId
+from hotspare.rows.batch import BAD_STREAM
+from hotspare.rows.routing import routing_of
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
 from hotspare.runners.spark.jars import ensure_kafka_source

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from hotspare.base.processes import is_process_gone, process_start
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
-from hotspare.processes import is_process_gone, process_start
 from hotspare.runners.contract import HeadPlace
 from hotspare.testing.cluster import wait_until
 

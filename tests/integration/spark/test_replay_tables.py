@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 from hotspare.spark.replay import TablesRequest, replay_tables
-from tests.unit.cli.running import hotspare_here
+from tests.cli.running import hotspare_here
 
 pytestmark = pytest.mark.spark
 PROJECT = """

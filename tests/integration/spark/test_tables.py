@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.errors import ProjectError, UsageError
+from hotspare.base.errors import ProjectError, UsageError
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.load import LoadedProject, load_project, load_text
 from hotspare.model.publishing import publishing
 from hotspare.model.resolve import resolve

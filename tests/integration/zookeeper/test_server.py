@@ -9,7 +9,7 @@ import psutil
 import pytest
 from kazoo.client import KazooClient
 
-from hotspare.errors import ClusterError
+from hotspare.base.errors import ClusterError
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.server_process import LOOPBACK
 from hotspare.testing.zookeeper_server import ZooKeeperServer

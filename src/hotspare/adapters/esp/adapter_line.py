@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
-from hotspare.errors import Place, UsageError
+from hotspare.base.errors import Place, UsageError
 from hotspare.model.connector_rules import check_properties, connector_from_properties
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Connector, ConnectorDirection

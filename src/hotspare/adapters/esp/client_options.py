@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from hotspare.places import absolute_path, is_relative_option
+from hotspare.base.places import absolute_path, is_relative_option
 
 _OPTION = re.compile(r"""\s*([^=;]*)=\s*(?:"([^"]*)"|([^;]*))\s*(?:;|\Z)""")
 

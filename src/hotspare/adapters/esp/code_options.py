@@ -12,14 +12,14 @@ from hotspare.adapters.generated.code_source import CodeOptions, CodeSource
 from hotspare.adapters.generated.lua_files import file_texts, files_digest, lua_texts, opened_paths
 from hotspare.adapters.generated.python_files import MODULE as PYTHON_MODULE
 from hotspare.adapters.generated.python_files import python_files
-from hotspare.engine.code.contract import ProgramText
-from hotspare.engine.code.programs import compile_program
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 from hotspare.model.code import Code, CodeLimits, Language, Module, Script
 from hotspare.model.durations import parse_duration
 from hotspare.model.names import FIELD_NAME
 from hotspare.model.project import Connector
 from hotspare.model.types import Schema
+from hotspare.scripting.contract import ProgramText
+from hotspare.scripting.programs import compile_program
 
 CODE_KINDS = frozenset(language.value for language in Language)
 STEPS_MAX = 100_000_000

@@ -10,11 +10,11 @@ from hotspare.adapters.esp.connector_paths import with_absolute_paths
 from hotspare.adapters.esp.generated_options import GENERATED_KINDS, generated_mistakes
 from hotspare.adapters.esp.socket_options import connector_address
 from hotspare.adapters.esp.topic_options import topic_publish_options, topic_send_options
-from hotspare.errors import Mistake, UsageError
+from hotspare.base.errors import Mistake, UsageError
+from hotspare.base.places import absolute_path
 from hotspare.model.connectors import PROPERTY_VALUES, names_topic_of_others
 from hotspare.model.project import Connector, ConnectorDirection
 from hotspare.model.types import Schema
-from hotspare.places import absolute_path
 
 
 def connector_mistakes(connector: Connector, schema: Schema, home: Path | None = None) -> tuple[Mistake, ...]:

@@ -14,13 +14,13 @@ from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.files.subscriber import Opening, SubscribeOptions
 from hotspare.adapters.received import RetentionDeletes, RowChoice, UpdateBlocks
 from hotspare.adapters.time_texts import unit_of_stamps
-from hotspare.engine.codec.csv.rows import RowPrefix
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
+from hotspare.base.places import absolute_path, absolute_place, file_at
+from hotspare.formats.csv.rows import RowPrefix
 from hotspare.model.connectors import REFUSED_VALUES
 from hotspare.model.project import Connector, ConnectorDirection
 from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import Schema
-from hotspare.places import absolute_path, absolute_place, file_at
 
 FILE_KIND = "fs"
 HOME_PROPERTY = "ESP_PROJECT_HOME"

@@ -8,12 +8,12 @@ from pathlib import Path
 from hotspare.adapters.esp.client_options import absolute_options
 from hotspare.adapters.esp.connector_options import FILE_KIND, connector_file
 from hotspare.adapters.esp.socket_options import connector_address
+from hotspare.base.places import absolute_place
 from hotspare.model.connector_groups import connector_path
 from hotspare.model.connectors import names_topic_of_others
 from hotspare.model.load import Bindings
 from hotspare.model.project import Connector
 from hotspare.model.resolve import Resolved
-from hotspare.places import absolute_place
 
 _CLIENT_OPTIONS = ("kafkaglobalconfig", "kafkatopicconfig")
 _SCHEMAS = "avroschemaregistryurl"

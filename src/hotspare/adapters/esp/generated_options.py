@@ -10,7 +10,7 @@ from hotspare.adapters.esp.property_values import count, wrong
 from hotspare.adapters.files.canonical import KeyPresence
 from hotspare.adapters.generated.steps import Generator
 from hotspare.adapters.generated.timer import MONTHS, UNITS, Timer, TimerOptions, base_time_us
-from hotspare.errors import Mistake, ProjectError, UsageError
+from hotspare.base.errors import Mistake, ProjectError, UsageError
 from hotspare.model.project import Connector, KeyOrigin, Window
 from hotspare.model.types import Schema
 

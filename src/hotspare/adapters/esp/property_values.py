@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TypeVar
 
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 from hotspare.model.project import Connector
 
 TRUE = ("true", "1", "yes")

@@ -9,10 +9,10 @@ from hotspare.adapters.esp.property_values import FALSE
 from hotspare.adapters.files.canonical import FileFormat
 from hotspare.adapters.sockets.line_socket import Address, SocketSide, parse_address
 from hotspare.adapters.sockets.publisher import LineOptions
-from hotspare.engine.rows.batch import MessageFormat
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 from hotspare.model.project import Connector, ConnectorDirection
 from hotspare.model.types import Schema
+from hotspare.rows.batch import MessageFormat
 
 _HOST_PORT = re.compile(r"([A-Za-z0-9.\-]*):([0-9]{1,5})")
 _FILES_ONLY: dict[ConnectorDirection, tuple[str, ...]] = {

@@ -12,11 +12,11 @@ from hotspare.adapters.topics.publisher import TopicPublishOptions
 from hotspare.adapters.topics.schemas import Schemas, open_schemas
 from hotspare.adapters.topics.sent import SchemaLine, SendForm
 from hotspare.adapters.topics.subscriber import SendOptions
-from hotspare.engine.rows.batch import MessageFormat
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 from hotspare.model.delivery import BLOCKS, MessageCut
 from hotspare.model.project import Connector
 from hotspare.model.types import FieldType, Schema
+from hotspare.rows.batch import MessageFormat
 
 _FORMATS = {
     "": MessageFormat.CSV,

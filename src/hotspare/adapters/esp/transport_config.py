@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotspare.adapters.esp.client_options import client_options, kafka_url
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 
 CONFIG_BYTES_MAX = 1 << 20
 _OPENING = re.compile(r"\s*([A-Za-z]+)?\s*(\{)?\s*")

@@ -20,8 +20,8 @@ from enum import Enum
 from typing import TypeVar
 
 from hotspare.adapters.failover.turn import Turn
+from hotspare.base.errors import CoordinationError, UsageError
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.errors import CoordinationError, UsageError
 
 LEASE_MS_DEFAULT = 1000
 LEASE_MS_MIN = 100

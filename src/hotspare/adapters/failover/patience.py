@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hotspare.adapters.failover.turn import Turn
-from hotspare.errors import BusError, BusLocked, UnknownResult
-from hotspare.retry import Retry
+from hotspare.base.errors import BusError, BusLocked, UnknownResult
+from hotspare.base.retry import Retry
 
 _T = TypeVar("_T")
 

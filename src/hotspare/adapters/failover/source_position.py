@@ -15,8 +15,8 @@ from urllib.parse import quote, unquote
 
 import xxhash
 
+from hotspare.base.errors import BusError, UsageError
 from hotspare.bus.contract import FORMAT_HEADER, SOURCE_HEADER, Bus, HeaderGuard, Outgoing, Partition
-from hotspare.errors import BusError, UsageError
 
 CHECK_HEADER = "hotspare-source-check"
 CHECK_BYTES_MAX = 256

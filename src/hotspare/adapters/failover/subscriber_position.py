@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 
 POSITION_SUFFIX = ".position"
 _VERSION = 1

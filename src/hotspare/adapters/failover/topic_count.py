@@ -6,8 +6,8 @@ row. What that would append by the count it knows would be in partitions where r
 
 from __future__ import annotations
 
+from hotspare.base.errors import UsageError
 from hotspare.bus.contract import Bus
-from hotspare.errors import UsageError
 
 
 class TopicCount:

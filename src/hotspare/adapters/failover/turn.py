@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from hotspare.file_locks import end_if_stopped
+from hotspare.base.file_locks import end_if_stopped
 from hotspare.telemetry.log import Log, LogEvent
 
 LOCKED_S = 1.0

@@ -15,13 +15,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from hotspare.adapters.files.source_bytes import is_compressed, open_bytes
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
-from hotspare.engine.codec.json.plain import meta_names
-from hotspare.engine.codec.outputs import schema_of
-from hotspare.engine.rows.batch import OUTPUT_COLUMNS
-from hotspare.errors import BusError, UsageError
+from hotspare.base.errors import BusError, UsageError
+from hotspare.formats import arrow_block
+from hotspare.formats.csv.rows import CsvStyle, rows_to_csv
+from hotspare.formats.json.plain import meta_names
+from hotspare.formats.outputs import schema_of
 from hotspare.model.types import Schema
+from hotspare.rows.batch import OUTPUT_COLUMNS
 
 _OF_FILES = b"ARROW1"
 _ROWS_AT_ONCE = 1 << 16

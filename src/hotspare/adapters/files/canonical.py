@@ -1,7 +1,7 @@
 """Brings rows of a file into the forms that inbound topics hold: CSV, `opcode,flag,field,...` with commas, or JSON (SPEC 5.2, I5).
 
 Options of a publisher about its source (its format, missing columns, another delimiter, how times are written) end here, so that a
-topic may have several publishers and its reader needs no options. What a row says is read by `engine.codec` alone, and a row that
+topic may have several publishers and its reader needs no options. What a row says is read by `formats` alone, and a row that
 does not fit is passed on as it is: the engine makes a bad event of it.
 """
 
@@ -20,15 +20,15 @@ from hotspare.adapters.files.event_cutter import JsonCutter, XmlCutter
 from hotspare.adapters.files.row_cutter import Cutter, RowCutter
 from hotspare.adapters.files.titles import Placement, placed
 from hotspare.adapters.time_texts import StampUnit, TimeTexts
-from hotspare.engine.codec.csv.grammar import BYTE_ORDER_MARK, grammar, is_quoted, quoted
-from hotspare.engine.codec.json.plain import cut_events, event_alone, has_field, names_wanted, texts_of_event
-from hotspare.engine.codec.xml.plain import json_event
-from hotspare.engine.head.unknown_members import UnknownMember, merged, unknown_members_of
-from hotspare.engine.rows.batch import MessageFormat
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
+from hotspare.flow.head.unknown_members import UnknownMember, merged, unknown_members_of
+from hotspare.formats.csv.grammar import BYTE_ORDER_MARK, grammar, is_quoted, quoted
+from hotspare.formats.json.plain import cut_events, event_alone, has_field, names_wanted, texts_of_event
+from hotspare.formats.xml.plain import json_event
 from hotspare.model.events import OPCODE_WORDS, Opcode
 from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import Schema
+from hotspare.rows.batch import MessageFormat
 
 
 class FileFormat(Enum):

@@ -1,6 +1,6 @@
 """Cuts the bytes of a JSON or XML file into events, however they arrive (SPEC I5).
 
-JSON is cut as `engine.codec.json.cutting` says. XML: every element `<event>`; elements around them, such as `<events>` and
+JSON is cut as `formats.json.cutting` says. XML: every element `<event>`; elements around them, such as `<events>` and
 `<transaction>`, are passed over. The same bytes give the same events, so a publisher that was killed goes on behind any of them.
 """
 
@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 
 from hotspare.adapters.files.file_rows import FileRows, Row
 from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong
-from hotspare.engine.codec.json.cutting import TextEnd, event_begin, event_end
+from hotspare.formats.json.cutting import TextEnd, event_begin, event_end
 
 _XML_OPEN = rb"""<event(?=[\s>/])(?:(?:[^<>"']|"[^<"]*"|'[^<']*')*+>|[^<>]*+>(?=[^<]*+<))"""
 """A tag, up to its end outside of quotes; if one of them is not closed before the next tag, up to the first that may be one."""

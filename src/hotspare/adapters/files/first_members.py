@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hotspare.adapters.files.canonical import RowForm
-from hotspare.engine.head.unknown_members import sentence_of
+from hotspare.flow.head.unknown_members import sentence_of
 
 _ROWS = 100
 """How many rows are looked at."""

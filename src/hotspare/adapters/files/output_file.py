@@ -26,9 +26,9 @@ from hotspare.adapters.failover.subscriber_position import (
     sync_folder,
 )
 from hotspare.adapters.failover.turn import Turn
-from hotspare.errors import FileInUse, FileUnwritable, UsageError
-from hotspare.file_locks import lock_holder
-from hotspare.retry import Retry
+from hotspare.base.errors import FileInUse, FileUnwritable, UsageError
+from hotspare.base.file_locks import lock_holder
+from hotspare.base.retry import Retry
 
 LOCK_SUFFIX = ".lock"
 LOCK_WAIT_S = 15.0

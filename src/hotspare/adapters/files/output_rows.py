@@ -13,21 +13,21 @@ import pyarrow.compute as pc
 
 from hotspare.adapters.files.block_rows import rows_to_block
 from hotspare.adapters.files.canonical import FileFormat
+from hotspare.base.errors import BusError, UsageError
 from hotspare.bus.contract import FORMAT_HEADER, OUTPUTS_HEADER, Message, OutputNumbers
-from hotspare.engine.codec import arrow_block
-from hotspare.engine.codec.csv.rows import CsvStyle, RowPrefix, rows_to_csv
-from hotspare.engine.codec.json.plain import meta_names
-from hotspare.engine.codec.json.rows import rows_to_json
-from hotspare.engine.codec.outputs import TEXT_FORMATS, decode_each, decode_outputs, schema_of
-from hotspare.engine.codec.xml.rows import rows_to_xml
-from hotspare.engine.rows.batch import BEAT, FORMAT_OF_HEADER, OUTPUT_COLUMNS, MessageFormat, output_schema
-from hotspare.errors import BusError, UsageError
+from hotspare.formats import arrow_block
+from hotspare.formats.csv.rows import CsvStyle, RowPrefix, rows_to_csv
+from hotspare.formats.json.plain import meta_names
+from hotspare.formats.json.rows import rows_to_json
+from hotspare.formats.outputs import TEXT_FORMATS, decode_each, decode_outputs, schema_of
+from hotspare.formats.xml.rows import rows_to_xml
 from hotspare.model.types import Field, FieldType, Schema
+from hotspare.rows.batch import BEAT, FORMAT_OF_HEADER, OUTPUT_COLUMNS, MessageFormat, output_schema
 
 BAD_COLUMNS: tuple[str, ...] = ("reason", "window", "position", "message", "text")
 """Columns of a file of bad events."""
 _BAD_FIELDS = Schema(tuple(Field(name, FieldType.STRING) for name in ("reason", "message", "text", "window")))
-"""Those of the engine's stream of bad events (`engine.plan.BAD_SCHEMA`, whose import would load compiled kernels)."""
+"""Those of the engine's stream of bad events (`flow.plan.BAD_SCHEMA`, whose import would load compiled kernels)."""
 _CALENDAR_S = (-62_135_596_800, 253_402_300_800)
 """The years 1 to 9999 in seconds since 1970, the end not included. Outside of them texts may be wrong."""
 _PER_SECOND = {"s": 1, "us": 1_000_000}

@@ -28,8 +28,8 @@ from hotspare.adapters.files.row_file import Growth, RowFile
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.pace import EventPace
 from hotspare.adapters.time_texts import FirstStamps
+from hotspare.base.errors import BusError, UsageError
 from hotspare.bus.contract import Bus, Partition
-from hotspare.errors import BusError, UsageError
 
 BLOCK_ROWS_DEFAULT = 256
 BLOCK_ROWS_MAX = 65_536

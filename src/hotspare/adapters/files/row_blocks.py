@@ -9,9 +9,9 @@ import numpy as np
 from hotspare.adapters.failover.spread_source import Piece
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.bus.contract import Partition
-from hotspare.engine.codec.csv.quoting import begin_open
-from hotspare.engine.codec.utf8 import is_utf8
-from hotspare.engine.rows.batch import MessageFormat
+from hotspare.formats.csv.quoting import begin_open
+from hotspare.formats.utf8 import is_utf8
+from hotspare.rows.batch import MessageFormat
 
 BLOCK_BYTES_MAX = 4 << 20
 """Of a message with several rows: half of what the topics take that hotspare makes."""

@@ -1,4 +1,4 @@
-"""Cuts the bytes of a CSV file into rows, as `engine.codec.csv.grammar` says, however they arrive.
+"""Cuts the bytes of a CSV file into rows, as `formats.csv.grammar` says, however they arrive.
 
 The same bytes give the same rows, so a publisher that was killed goes on at the end of any row. A quote that nobody closes would
 swallow the rest of the file; therefore a row that is still open after the grammar's limit, or at the end of the file, ends at its
@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.adapters.files.file_rows import FileRows, Row
-from hotspare.engine.codec.csv import grammar as csv_grammar
-from hotspare.engine.codec.csv.lines import every_line
-from hotspare.engine.codec.csv.quoting import SyntaxBytes, rows_of
+from hotspare.formats.csv import grammar as csv_grammar
+from hotspare.formats.csv.lines import every_line
+from hotspare.formats.csv.quoting import SyntaxBytes, rows_of
 
 LINE_BYTES_MAX = 16 << 20
 """Limit on one line."""

@@ -14,8 +14,8 @@ from hotspare.adapters.files.canonical import FileFormat, RowForm
 from hotspare.adapters.files.file_rows import FileRows, text_bounds
 from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong
 from hotspare.adapters.files.source_bytes import PlainBytes, is_compressed, open_bytes
-from hotspare.engine.codec.csv.grammar import BYTE_ORDER_MARK, is_blank
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
+from hotspare.formats.csv.grammar import BYTE_ORDER_MARK, is_blank
 
 _READ_BYTES = 256 * 1024
 

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hotspare.engine.codec.csv.decode import decode_rows
-from hotspare.engine.codec.json.decode import decode_json
-from hotspare.engine.routing import Routing
-from hotspare.engine.rows.batch import MessageFormat
+from hotspare.formats.csv.decode import decode_rows
+from hotspare.formats.json.decode import decode_json
 from hotspare.model.types import Schema
+from hotspare.rows.batch import MessageFormat
+from hotspare.rows.routing import Routing
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 
 CODEC_OF_SUFFIX = {".gz": "gzip", ".zst": "zstd"}
 _MAGIC = {

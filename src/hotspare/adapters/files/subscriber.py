@@ -34,10 +34,10 @@ from hotspare.adapters.received import (
     last_sequence,
     sequence_breaks,
 )
+from hotspare.base.errors import BusError, PositionLost, TopicMissing, UsageError
+from hotspare.base.retry import Retry
 from hotspare.bus.contract import Bus, Message, Partition
 from hotspare.bus.limits import partitions_of
-from hotspare.errors import BusError, PositionLost, TopicMissing, UsageError
-from hotspare.retry import Retry
 
 _T = TypeVar("_T")
 

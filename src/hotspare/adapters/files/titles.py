@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.engine.codec.csv.grammar import BYTE_ORDER_MARK
-from hotspare.engine.codec.json.plain import names_wanted
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
+from hotspare.formats.csv.grammar import BYTE_ORDER_MARK
+from hotspare.formats.json.plain import names_wanted
 from hotspare.model.events import OPCODE_LETTER
 from hotspare.model.names import did_you_mean, nearest, repeated
 from hotspare.model.project import KeyOrigin

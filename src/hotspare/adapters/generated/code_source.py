@@ -1,6 +1,6 @@
 """Publishers in people's own code: a function that is called again and again, and says which events it makes (SPEC I11).
 
-The code is that of windows (`engine.code`): a deterministic function of the calls before it, whose variables are kept. What they
+The code is that of windows (`scripting`): a deterministic function of the calls before it, whose variables are kept. What they
 hold is written with the events of each call, so whoever takes over goes on with the next call, and nothing is made twice.
 
 Python returns `{"events": an event or a list of them, "done": whether it was the last call}`. Lua calls `esp_inject` with an event
@@ -19,11 +19,11 @@ from typing import Any
 from hotspare.adapters.files.canonical import FlagColumn, OpcodeColumn, RowForm
 from hotspare.adapters.files.row_cutter import rows_of_text
 from hotspare.adapters.generated.steps import Course, GeneratedPosition, MadeStep
-from hotspare.engine.code.contract import OPCODE_KEY, CodeFailure, Instance, Moment
-from hotspare.engine.codec.csv.grammar import quoted
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
+from hotspare.formats.csv.grammar import quoted
 from hotspare.model.events import OPCODE_LETTER
 from hotspare.model.types import Schema
+from hotspare.scripting.contract import OPCODE_KEY, CodeFailure, Instance, Moment
 
 CSV_KEY = "hs:csv"
 """In place of an event: rows in CSV, without opcode and flags."""

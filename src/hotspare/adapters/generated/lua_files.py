@@ -10,7 +10,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 
 FILE_BYTES_MAX = 16 << 20
 _OPENED = re.compile(r"""\bio\.(?:open|lines)\s*\(\s*(?P<quote>["'])(?P<path>[^"'\n]+)(?P=quote)""")

@@ -18,8 +18,8 @@ from hotspare.adapters.failover.spread_source import SpreadSource
 from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.generated.steps import KEPT_BYTES_MAX, Course, GeneratedPosition, Generator
+from hotspare.base.errors import BusError, UsageError
 from hotspare.bus.contract import Bus, Partition
-from hotspare.errors import BusError, UsageError
 
 _FORMAT = b"csv"
 _ROWS_PER_MESSAGE = 256

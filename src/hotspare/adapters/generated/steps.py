@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Protocol
 
 from hotspare.adapters.failover.source_position import SourcePosition
-from hotspare.errors import BusError
+from hotspare.base.errors import BusError
 
 KEPT_BYTES_MAX = 48 * 1024
 """Of what a generator keeps between two steps: it stands in a header of the messages and in the source's record."""

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from hotspare.adapters.files.canonical import KeyPresence
 from hotspare.adapters.generated.steps import Course, GeneratedPosition, MadeStep
-from hotspare.engine.codec.csv.grammar import quoted
-from hotspare.engine.rows.values import DateFormat, parse
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
+from hotspare.formats.csv.grammar import quoted
 from hotspare.model.durations import UNIT_US
 from hotspare.model.types import TIME_TYPES, FieldType, Schema
+from hotspare.rows.values import DateFormat, parse
 
 FORMAT_DEFAULT = "%Y-%m-%d %H:%M:%S"
 MONTHS = {"month": 1, "year": 12}

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.adapters.guess.sample import CsvSample, Extent
-from hotspare.engine.rows.values import parse
 from hotspare.model.names import FIELD_NAME_LENGTH_MAX, FLAGS_FIELD, OPCODE_FIELD
 from hotspare.model.types import TIME_TYPES, Field, FieldType, KeyRole, Schema
+from hotspare.rows.values import parse
 
 _WHOLE = r"^-?(0|[1-9][0-9]*)$"
 _CODE = r"^([+-]?0[0-9]+|\+[0-9]+)$"

@@ -21,11 +21,11 @@ from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.file_rows import FileRows
 from hotspare.adapters.files.row_file import Growth, RowFile
 from hotspare.adapters.files.source_bytes import open_bytes
-from hotspare.engine.codec.csv.grammar import grammar
-from hotspare.engine.codec.csv.split import TextLayout, split
-from hotspare.engine.rows.bad_reasons import RowReason
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
+from hotspare.formats.csv.grammar import grammar
+from hotspare.formats.csv.split import TextLayout, split
 from hotspare.model.types import FIELDS_MAX
+from hotspare.rows.bad_reasons import RowReason
 
 ROWS_MAX = 1_000_000
 """Limit on the rows of a sample: a file may be larger than memory."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from hotspare.errors import BusError, UsageError
-from hotspare.retry import Retry
+from hotspare.base.errors import BusError, UsageError
+from hotspare.base.retry import Retry
 
 _T = TypeVar("_T")
 

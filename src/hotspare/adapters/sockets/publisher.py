@@ -24,8 +24,8 @@ from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.adapters.sockets.line_socket import Address, BadLine, LineClient, retried, serve_lines
 from hotspare.adapters.time_texts import FirstStamps
+from hotspare.base.errors import PositionLost, UnknownResult, UsageError
 from hotspare.bus.contract import FORMAT_HEADER, Bus, Outgoing, Partition
-from hotspare.errors import PositionLost, UnknownResult, UsageError
 
 _T = TypeVar("_T")
 

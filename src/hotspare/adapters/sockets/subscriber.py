@@ -20,11 +20,11 @@ import pyarrow as pa
 from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.received import decoded_together, first_sequence, last_sequence
 from hotspare.adapters.sockets.line_socket import Address, BadLine, LineClient, retried, serve_lines
+from hotspare.base.errors import PositionLost, TopicMissing
 from hotspare.bus.contract import Bus, Message, Partition
 from hotspare.bus.limits import partitions_of
-from hotspare.engine.codec.outputs import encode_outputs
-from hotspare.engine.rows.batch import MessageFormat, without_beats
-from hotspare.errors import PositionLost, TopicMissing
+from hotspare.formats.outputs import encode_outputs
+from hotspare.rows.batch import MessageFormat, without_beats
 
 _T = TypeVar("_T")
 

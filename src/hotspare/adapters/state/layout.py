@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from hotspare.bus.contract import CAUSE_HEADER, Message
-from hotspare.engine.codec.csv.rows import CsvStyle, value_texts
+from hotspare.formats.csv.rows import CsvStyle, value_texts
 
 WRITTEN_AT, DIES_AT = "_esp_meta_timestamp_", "_esp_meta_ttd_"
 """Fields of a record beside its own: microseconds since 1970."""

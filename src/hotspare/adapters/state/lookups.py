@@ -27,15 +27,15 @@ from hotspare.adapters.state.layout import (
     record_key,
     texts,
 )
+from hotspare.base.errors import BusUnavailable, UsageError
 from hotspare.bus.contract import Message
-from hotspare.engine.codec.csv.decode import parsed
-from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
-from hotspare.engine.rows.batch import OUTPUT_COLUMNS, output_schema
-from hotspare.errors import BusUnavailable, UsageError
+from hotspare.formats.csv.decode import parsed
+from hotspare.formats.csv.rows import CsvStyle, row_texts
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import IndexType
 from hotspare.model.statedb import From, Generated, RecordAggregate, RecordQuery
 from hotspare.model.types import Field, FieldType, Schema
+from hotspare.rows.batch import OUTPUT_COLUMNS, output_schema
 from hotspare.stores.redis.server import server_of
 
 RECORDS_MAX = 10_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hotspare.base.errors import UsageError
 from hotspare.bus.topic_writer import TopicWriter
-from hotspare.errors import UsageError
 from hotspare.model.project import IndexType
 from hotspare.model.statedb import RecordKeeping, RecordQuery
 from hotspare.model.types import Schema

@@ -15,8 +15,8 @@ import redis
 
 from hotspare.adapters.state import scripts
 from hotspare.adapters.state.layout import indexes_key, key_fields_key, note_key, told_indexes
+from hotspare.base.errors import BusError, BusUnavailable, Fenced, UnknownResult
 from hotspare.bus.topic_writer import Placed
-from hotspare.errors import BusError, BusUnavailable, Fenced, UnknownResult
 from hotspare.model.statedb import RecordKeeping
 from hotspare.stores.redis.server import server_of
 

@@ -13,11 +13,11 @@ from functools import cached_property
 from hotspare.adapters.files.canonical import FileFormat, FlagColumn, InsertOpcode, RowForm
 from hotspare.adapters.files.row_cutter import rows_of_text
 from hotspare.adapters.topics.schemas import FramedAvro, Schemas
-from hotspare.engine.codec.avro_datum import datum_container
-from hotspare.engine.codec.csv.grammar import quoted
-from hotspare.engine.codec.json.plain import cut_events
-from hotspare.engine.rows.batch import MessageFormat
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
+from hotspare.formats.avro_datum import datum_container
+from hotspare.formats.csv.grammar import quoted
+from hotspare.formats.json.plain import cut_events
+from hotspare.rows.batch import MessageFormat
 
 _CUT = {MessageFormat.CSV: FileFormat.CSV, MessageFormat.JSON: FileFormat.JSON}
 

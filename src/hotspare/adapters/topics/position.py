@@ -13,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from hotspare.adapters.failover.source_position import SourcePosition
-from hotspare.errors import BusError, UsageError
+from hotspare.base.errors import BusError, UsageError
 
 Bounds = tuple[int, int]
 """Of a partition: the oldest offset kept, and the one behind the last message."""

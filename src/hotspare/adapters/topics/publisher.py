@@ -27,10 +27,10 @@ from hotspare.adapters.topics.form import TopicForm
 from hotspare.adapters.topics.position import LostOffsets, OnLost, StartAt, TopicPosition, begun, chunks
 from hotspare.adapters.topics.put_out import PutOut, is_output
 from hotspare.adapters.topics.source import TopicSource
+from hotspare.base.errors import BusError, PositionLost, UsageError
 from hotspare.bus.contract import Bus, Message, Partition
 from hotspare.bus.topic_reader import Arrived, TopicReader
-from hotspare.engine.rows.batch import MessageFormat
-from hotspare.errors import BusError, PositionLost, UsageError
+from hotspare.rows.batch import MessageFormat
 
 _T = TypeVar("_T")
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.received import RowChoice, UpdateBlocks, ends_in_update
+from hotspare.base.errors import UsageError
 from hotspare.bus.contract import OUTPUTS_HEADER, Message
-from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
-from hotspare.errors import UsageError
+from hotspare.formats.csv.rows import CsvStyle, row_texts
 from hotspare.model.events import Flag
 from hotspare.model.types import Schema
 

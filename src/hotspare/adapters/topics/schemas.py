@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from hotspare.engine.codec.avro_datum import datum_container
-from hotspare.errors import BusUnavailable, UsageError
+from hotspare.base.errors import BusUnavailable, UsageError
+from hotspare.formats.avro_datum import datum_container
 
 _FRAME = struct.Struct(">BI")
 _SCHEMA_BYTES_MAX = 1 << 20

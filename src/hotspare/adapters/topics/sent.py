@@ -16,16 +16,16 @@ from hotspare.adapters.failover.subscriber_position import PartitionPlace
 from hotspare.adapters.files.canonical import FileFormat
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.received import RowChoice
+from hotspare.base.errors import BusError, UsageError
 from hotspare.bus.contract import FORMAT_HEADER, Message, Outgoing
 from hotspare.bus.topic_writer import Placed
-from hotspare.engine.codec.csv.grammar import grammar
-from hotspare.engine.codec.csv.rows import CsvStyle
-from hotspare.engine.codec.outputs import encode_outputs
-from hotspare.engine.routing import key_partitions, message_key, row_keys
-from hotspare.engine.rows.batch import OUTPUT_COLUMNS, MessageFormat
-from hotspare.errors import BusError, UsageError
+from hotspare.formats.csv.grammar import grammar
+from hotspare.formats.csv.rows import CsvStyle
+from hotspare.formats.outputs import encode_outputs
 from hotspare.model.delivery import MessageCut
 from hotspare.model.types import Schema
+from hotspare.rows.batch import OUTPUT_COLUMNS, MessageFormat
+from hotspare.rows.routing import key_partitions, message_key, row_keys
 
 _LINES = {MessageFormat.CSV: FileFormat.CSV, MessageFormat.JSON: FileFormat.JSON}
 

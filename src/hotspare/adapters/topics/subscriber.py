@@ -18,12 +18,12 @@ from hotspare.adapters.files.subscriber import SubscribeProgress, SubscribeRepor
 from hotspare.adapters.received import decoded_together, ends_in_update, first_sequence, last_sequence, sequence_breaks
 from hotspare.adapters.topics.position import chunks
 from hotspare.adapters.topics.sent import SentPosition, StreamForm
+from hotspare.base.errors import Fenced, TopicMissing, UnknownResult, UsageError
+from hotspare.base.retry import Retry
 from hotspare.bus.contract import Bus, Message
 from hotspare.bus.limits import partitions_of
 from hotspare.bus.topic_reader import Arrived, BusTopicReader
 from hotspare.bus.topic_writer import Placed, TopicWriter
-from hotspare.errors import Fenced, TopicMissing, UnknownResult, UsageError
-from hotspare.retry import Retry
 
 _READ_MESSAGES_MAX = 2_000
 _READ_WAIT_MS = 100

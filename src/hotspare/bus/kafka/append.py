@@ -15,6 +15,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from hotspare.base.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
 from hotspare.bus import limits
 from hotspare.bus.contract import HeaderGuard, Outgoing, Partition
 from hotspare.bus.kafka.client import (
@@ -31,7 +32,6 @@ from hotspare.bus.kafka.read import KafkaReader
 from hotspare.bus.kafka.records import KafkaRecords, OpenTransactions
 from hotspare.bus.kafka.topics import KafkaTopics
 from hotspare.bus.kafka.writer import TURNS, Writer, Writers, records_of
-from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
 
 _SCAN_MESSAGES = 5_000
 _SCAN_BYTES = 16 << 20

@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 
+from hotspare.base.errors import BusUnavailable, Fenced
+from hotspare.base.retry import Retry
 from hotspare.bus import limits
 from hotspare.bus.contract import Deviation, HeaderGuard, Message, Outgoing, Partition, Progress, Readers
 from hotspare.bus.kafka.append import KafkaAppender
@@ -23,8 +25,6 @@ from hotspare.bus.kafka.ticks import KafkaTicker, are_ticks
 from hotspare.bus.kafka.topics import KafkaTopics, TopicKind
 from hotspare.bus.kafka.writer import Writers, keyed_record
 from hotspare.bus.naming import own_partition, records_topic, whole_group
-from hotspare.errors import BusUnavailable, Fenced
-from hotspare.retry import Retry
 
 _SCAN_FIRST = 256
 _SCAN_MAX = 16_384

@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl
 
 from confluent_kafka import KafkaError, KafkaException
 
+from hotspare.base.errors import BusError, BusUnavailable, HotspareError, MessageTooLarge, UsageError
 from hotspare.bus.limits import MESSAGE_BYTES_MAX
-from hotspare.errors import BusError, BusUnavailable, HotspareError, MessageTooLarge, UsageError
 
 TIMEOUT_MS = 5_000
 LOOK_S = 1.0

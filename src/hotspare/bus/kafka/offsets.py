@@ -12,11 +12,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from hotspare.base.errors import is_retryable
+from hotspare.base.retry import Retry
 from hotspare.bus import limits
 from hotspare.bus.contract import Partition
 from hotspare.bus.kafka.client import LOOK_S, MISSING, QUIET, KafkaSettings, bus_error, client_settings, error_of, refused_options
-from hotspare.errors import is_retryable
-from hotspare.retry import Retry
 
 _UNKNOWN_S = 1.0
 """How long a topic may be unknown to a broker that leads it, after another broker told of it."""

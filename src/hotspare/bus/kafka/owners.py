@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from hotspare.base.errors import BusUnavailable, Fenced, UnknownResult
 from hotspare.bus import limits
 from hotspare.bus.contract import Partition
 from hotspare.bus.kafka.client import KafkaSettings
@@ -18,7 +19,6 @@ from hotspare.bus.kafka.progress import TopicFollower, foreign_record
 from hotspare.bus.kafka.read import KafkaReader
 from hotspare.bus.kafka.topics import KafkaTopics, TopicKind
 from hotspare.bus.kafka.writer import TURNS, Record, Writers
-from hotspare.errors import BusUnavailable, Fenced, UnknownResult
 
 OWNERS_TOPIC = "hotspare.owners"
 

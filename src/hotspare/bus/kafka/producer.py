@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 
+from hotspare.base.errors import BusError, Fenced, UnknownResult
 from hotspare.bus import limits
 from hotspare.bus.contract import Commit, Progress
 from hotspare.bus.kafka.client import KafkaSettings
@@ -26,7 +27,6 @@ from hotspare.bus.kafka.progress import (
     stream_key,
 )
 from hotspare.bus.kafka.writer import Deliveries, Record, Writer, Writers, keyed_record, patience_s, records_of
-from hotspare.errors import BusError, Fenced, UnknownResult
 
 
 class KafkaProducer:

@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from hotspare.base.errors import BusError
 from hotspare.bus import limits
 from hotspare.bus.contract import OutputId, Partition, Progress
 from hotspare.bus.kafka.read import KafkaReader
 from hotspare.bus.naming import own_partition, whole_group
-from hotspare.errors import BusError
 
 EPOCH_KEY = b"epoch"
 _STREAM = b"stream/"

@@ -16,12 +16,12 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from hotspare.base.errors import BusUnavailable, HotspareError
 from hotspare.bus import limits
 from hotspare.bus.contract import Message, Partition, Readers
 from hotspare.bus.kafka.client import MISSING, KafkaSettings, bus_error
 from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets, new_consumer
 from hotspare.bus.kafka.shared_consumer import PartitionConsumer, SharedConsumer
-from hotspare.errors import BusUnavailable, HotspareError
 
 CURSORS_MAX = 64
 _TOGETHER_CURSORS_MAX = 4_096

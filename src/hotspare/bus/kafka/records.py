@@ -10,6 +10,8 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hotspare.base.errors import BusUnavailable
+from hotspare.base.retry import Retry
 from hotspare.bus.contract import Partition
 from hotspare.bus.kafka.client import KafkaSettings
 from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets
@@ -18,8 +20,6 @@ from hotspare.bus.kafka.read import KafkaReader
 from hotspare.bus.kafka.topics import KafkaTopics, TopicKind
 from hotspare.bus.kafka.writer import Record
 from hotspare.bus.naming import records_topic
-from hotspare.errors import BusUnavailable
-from hotspare.retry import Retry
 
 _POLL_S = 0.01
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from hotspare.base.errors import HotspareError
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.kafka.append import append_failure, append_unknown
 from hotspare.bus.kafka.client import QUIET, KafkaSettings, bus_error, producer_settings, refused_options
 from hotspare.bus.kafka.topics import KafkaTopics
-from hotspare.errors import HotspareError
 
 TICK_TIMEOUT_MS = 200
 _CONNECT_S = 1.0

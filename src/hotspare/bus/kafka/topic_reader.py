@@ -11,13 +11,13 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from hotspare.base.errors import BusError, BusUnavailable, TopicMissing
 from hotspare.bus.contract import Partition
 from hotspare.bus.kafka.client import MISSING, KafkaSettings, bus_error
 from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets, new_consumer
 from hotspare.bus.kafka.read import keyed_message
 from hotspare.bus.kafka.topics import KafkaTopics
 from hotspare.bus.topic_reader import Arrived, check_within
-from hotspare.errors import BusError, BusUnavailable, TopicMissing
 
 _QUEUE_KBYTES = 32 << 10
 _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)

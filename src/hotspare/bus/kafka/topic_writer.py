@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from hotspare.base.errors import Fenced, UnknownResult
 from hotspare.bus import limits
 from hotspare.bus.contract import Partition
 from hotspare.bus.kafka.client import KafkaSettings
@@ -17,7 +18,6 @@ from hotspare.bus.kafka.records import KafkaRecords, OpenTransactions
 from hotspare.bus.kafka.topics import KafkaTopics
 from hotspare.bus.kafka.writer import Record, Writer, Writers
 from hotspare.bus.topic_writer import Placed
-from hotspare.errors import Fenced, UnknownResult
 
 
 class KafkaTopicWriter:

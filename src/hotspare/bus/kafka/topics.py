@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, NewPartitions, NewTopic, ResourceType  # type: ignore[attr-defined]
 
+from hotspare.base.errors import BusError, BusUnavailable, UsageError
+from hotspare.base.retry import Retry
 from hotspare.bus import limits
 from hotspare.bus.contract import Partition
 from hotspare.bus.kafka.client import (
@@ -27,8 +29,6 @@ from hotspare.bus.kafka.client import (
     error_of,
     refused_options,
 )
-from hotspare.errors import BusError, BusUnavailable, UsageError
-from hotspare.retry import Retry
 
 REPLICAS_WANTED = 3
 IN_SYNC_WANTED = 2

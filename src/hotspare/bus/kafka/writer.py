@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from hotspare.base.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
+from hotspare.base.retry import Pauses, Retry
 from hotspare.bus.contract import Outgoing, Partition, RowMessages
 from hotspare.bus.kafka.client import FENCED, QUIET, KafkaSettings, bus_error, error_of, producer_settings, refused_options
-from hotspare.errors import BusUnavailable, Fenced, HotspareError, UnknownResult
-from hotspare.retry import Pauses, Retry
 
 PATIENCE_S, _PATIENCE_S_MAX = 0.06, 0.3
 _PATIENCES = (1.0, 1.0, 2.5, 5.0)

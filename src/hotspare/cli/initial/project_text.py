@@ -11,11 +11,11 @@ from string import Template
 from hotspare.adapters.esp.connector_mistakes import connector_mistakes
 from hotspare.adapters.guess.columns import GuessedTable, conditions
 from hotspare.adapters.guess.sample import Extent
+from hotspare.base.errors import ProjectError
 from hotspare.cli.initial.csv_form import InitialNames
-from hotspare.engine.expressions.windows import expression_mistakes
-from hotspare.errors import ProjectError
 from hotspare.model.load import load_text
 from hotspare.model.names import NAME_LENGTH_MAX
+from hotspare.windows.shared.expressions import expression_mistakes
 
 QUERY, RESULT = "main", "alerts"
 

@@ -11,9 +11,9 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hotspare.base.errors import FileUnwritable, UsageError
 from hotspare.cli.looking.export import PARQUET, write_events
-from hotspare.engine.inside import table_schema
-from hotspare.errors import FileUnwritable, UsageError
+from hotspare.flow.inside import table_schema
 from hotspare.model.types import Schema
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from hotspare.engine.codec.csv.rows import CsvStyle, field_texts
-from hotspare.engine.inside import Kept, readable
-from hotspare.engine.plan import Plan
+from hotspare.flow.inside import Kept, readable
+from hotspare.flow.plan import Plan
+from hotspare.formats.csv.rows import CsvStyle, field_texts
 from hotspare.host.looking import Looked, Wanted, rows
 from hotspare.model.types import Schema
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hotspare.engine.codec.csv.rows import CsvStyle, rows_to_csv
-from hotspare.errors import FileUnwritable, UsageError
+from hotspare.base.errors import FileUnwritable, UsageError
+from hotspare.formats.csv.rows import CsvStyle, rows_to_csv
 from hotspare.host.looking import Looked, Wanted
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Schema

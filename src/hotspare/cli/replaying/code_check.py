@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from hotspare.adapters.recording import RecordingProgress
 from hotspare.cli.replaying.run import Replay, recorded
-from hotspare.engine.codec.csv.rows import CsvStyle, row_texts
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import Pipeline
-from hotspare.engine.plan import Plan, compile_plan
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.formats.csv.rows import CsvStyle, row_texts
 from hotspare.model.publishing import publishing
 from hotspare.model.resolve import resolve
 from hotspare.runners.local import decode_iterable

@@ -13,16 +13,16 @@ import pyarrow as pa
 
 from hotspare.bus.memory import MemoryBus
 from hotspare.coordination.memory import MemoryCoordination
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import OnTrace, Pipeline
-from hotspare.engine.plan import Plan
-from hotspare.engine.poison import Poison
-from hotspare.engine.state.memory import NO_BUDGET, Residence
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import OnTrace, Pipeline
+from hotspare.flow.plan import Plan
+from hotspare.flow.poison import Poison
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic
 from hotspare.host.careful_core import CarefulCore, CarefulCores, Recovery
 from hotspare.runners.contract import Positions, RunnerInput
 from hotspare.runners.local import decode_iterable
 from hotspare.stores.memory import MemoryStore
+from hotspare.table.memory import NO_BUDGET, Residence
 
 Recorded = Callable[[], Iterator[pa.RecordBatch]]
 """The raw batches of a replay from the first on (`adapters.recording.record`)."""

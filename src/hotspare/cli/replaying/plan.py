@@ -14,20 +14,20 @@ from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.files.publisher import PublishOptions
 from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.recording import ReplayFile, check_file
-from hotspare.choices import CsvForm, RunUntil
+from hotspare.base.choices import CsvForm, RunUntil
+from hotspare.base.errors import UsageError
+from hotspare.base.places import file_at
 from hotspare.cli.replaying.run import Replay
 from hotspare.cli.shared.project_file import loaded_project
 from hotspare.cli.shared.values import chosen_stamp_unit, refuse_idle
-from hotspare.engine.plan import Plan, compile_plan
-from hotspare.errors import UsageError
+from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.events import UpdateBlocks
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.publishing import publishing
 from hotspare.model.resolve import Resolved, resolve
 from hotspare.model.time_fields import time_fields
 from hotspare.model.types import TIME_TYPES
-from hotspare.model.windows.registry import type_of
-from hotspare.places import file_at
+from hotspare.windows.registry import type_of
 
 _PARQUET, _MAGIC = ".parquet", b"PAR1"
 

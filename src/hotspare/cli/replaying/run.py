@@ -24,20 +24,20 @@ from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
 from hotspare.adapters.files.source_bytes import is_compressed
 from hotspare.adapters.received import RowChoice, ends_in_update
 from hotspare.adapters.recording import RecordingProgress, ReplayFile, is_end, record
+from hotspare.base.choices import RunUntil
+from hotspare.base.errors import FileUnwritable, Mistake, RunnerError, UsageError
 from hotspare.bus.contract import FORMAT_HEADER, TICK, Outgoing, Partition
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.choices import RunUntil
 from hotspare.cli.replaying.core import replay_core
-from hotspare.engine.head.head import Head
-from hotspare.engine.pipeline import OnTrace
-from hotspare.engine.plan import Plan
-from hotspare.engine.rows.batch import BAD_STREAM, MessageFormat, NextInput, without_beats, without_causes
-from hotspare.errors import FileUnwritable, Mistake, RunnerError, UsageError
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import OnTrace
+from hotspare.flow.plan import Plan
 from hotspare.host.careful_core import CarefulCore
 from hotspare.model.events import UpdateBlocks
-from hotspare.residence.budget import Budget
+from hotspare.rows.batch import BAD_STREAM, MessageFormat, NextInput, without_beats, without_causes
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import decode_iterable
+from hotspare.table.page_cache.budget import Budget
 
 MICRO_BATCH_MESSAGES_MIN = 1_000
 """A micro-batch of Spark holds at least so many messages; the core still gets them in batches of the size asked for."""
@@ -72,7 +72,7 @@ class Replay:
 
 @dataclass(slots=True)
 class ReplayCounts:
-    """`rows` written per stream (`engine.rows.batch.BAD_STREAM` included, written or not), and the events read."""
+    """`rows` written per stream (`rows.batch.BAD_STREAM` included, written or not), and the events read."""
 
     events: int = 0
     rows: dict[str, int] = field(default_factory=dict)

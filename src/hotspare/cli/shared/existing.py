@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from hotspare.errors import UsageError
-from hotspare.places import has_its_file, named_path
+from hotspare.base.errors import UsageError
+from hotspare.base.places import has_its_file, named_path
 from hotspare.stores.contract import Access, Store
 
 if TYPE_CHECKING:

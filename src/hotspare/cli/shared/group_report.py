@@ -48,16 +48,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hotspare.base.errors import BusError, HotspareError, StoreError
+from hotspare.base.processes import is_process_gone, process_space
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import whole_group
 from hotspare.coordination.contract import Coordination, Leader, Member
-from hotspare.errors import BusError, HotspareError, StoreError
 from hotspare.ha.effects import persisting
 from hotspare.ha.effects.upgrading import agreement
 from hotspare.ha.member_record import CONNECTORS
 from hotspare.ha.rules.makers import is_stream
 from hotspare.ha.rules.roles import Role
-from hotspare.processes import is_process_gone, process_space
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
 from hotspare.telemetry.secrets import masked
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotspare.choices import MissingTopic
+from hotspare.base.choices import MissingTopic
 from hotspare.cli.shared.turns import Lines
 from hotspare.cli.shared.values import window_path
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from hotspare.adapters.files.publisher import PublishProgress
     from hotspare.adapters.files.row_file import Growth
     from hotspare.adapters.files.row_routing import RowRouting
+    from hotspare.base.errors import UsageError
     from hotspare.bus.contract import Bus, Partition
-    from hotspare.errors import UsageError
     from hotspare.model.types import Schema
 
 
@@ -80,7 +80,7 @@ def _topic(target: Target) -> str:
 def _make_topic(bus: Bus, topic: str, target: Target) -> int:
     """Returns the number of its partitions; creates it first if it is missing and `target` says so. UsageError if it is missing
     otherwise, or exists with other partitions than the shards that the command names."""
-    from hotspare.errors import TopicMissing, UsageError
+    from hotspare.base.errors import TopicMissing, UsageError
 
     existing = bus.topics().get(topic)
     if existing is not None and target.shards not in (1, existing):
@@ -102,7 +102,7 @@ def _make_topic(bus: Bus, topic: str, target: Target) -> int:
 
 def _unknown(bus: Bus, topic: str, target: Target) -> UsageError:
     """Returns the refusal of a topic that does not exist, with the windows that can be published to under this prefix."""
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
 
     if starting := _starting(target):
         return UsageError(
@@ -123,10 +123,10 @@ def _unknown(bus: Bus, topic: str, target: Target) -> UsageError:
 
 def _starting(target: Target) -> dict[str, str]:
     """Returns the engines of the window's project that are starting, and in which phase; none if nothing says where to ask."""
+    from hotspare.base.errors import HotspareError
     from hotspare.bus.naming import group_name, whole_group
     from hotspare.cli.shared.existing import existing_coordination
     from hotspare.cli.shared.group_report import is_running
-    from hotspare.errors import HotspareError
     from hotspare.host.starting import STARTING
 
     whole = group_name(target.prefix, window_path(target.window).project)
@@ -140,8 +140,8 @@ def _starting(target: Target) -> dict[str, str]:
 def _routing(target: Target, schema: Schema | None, topic: str, count: int) -> RowRouting | None:
     """Where rows go; None where all go to one partition. UsageError where nobody says by which field."""
     from hotspare.adapters.files.row_routing import RowRouting
-    from hotspare.engine.routing import routing_by
-    from hotspare.errors import UsageError
+    from hotspare.base.errors import UsageError
+    from hotspare.rows.routing import routing_by
 
     if count == 1 or target.partition is not None:
         return None

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from hotspare.stop_signals import stop_asked
+from hotspare.base.stop_signals import stop_asked
 
 
 @contextlib.contextmanager

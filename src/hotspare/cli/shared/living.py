@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
+from hotspare.base.errors import UsageError
 from hotspare.cli.shared.group_report import is_running
 from hotspare.coordination.contract import Coordination
-from hotspare.errors import UsageError
 
 
 class Others(Enum):

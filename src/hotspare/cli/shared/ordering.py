@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from hotspare.base.errors import UsageError
 from hotspare.cli.shared.existing import existing_bus, existing_coordination
 from hotspare.cli.shared.group_report import SILENT_MS_MAX
 from hotspare.cli.status import known_group, known_groups
 from hotspare.coordination.contract import Member
-from hotspare.errors import UsageError
 from hotspare.ha.rules.membership import present
 from hotspare.host.orders import EngineOrder, give
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hotspare.places import absolute_path, absolute_place, absolute_url
+from hotspare.base.places import absolute_path, absolute_place, absolute_url
 
 PATH: dict[str, Any] = {"parser": absolute_path, "metavar": "PATH"}
 URL: dict[str, Any] = {"parser": absolute_url, "metavar": "URL"}

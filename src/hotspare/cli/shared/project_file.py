@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hotspare.adapters.metadata import WindowMetadata, describe, read_metadata
+from hotspare.base.errors import UsageError
 from hotspare.bus.contract import Bus
 from hotspare.cli.shared.values import properties, window_path
-from hotspare.engine.codec.csv.rows import RowPrefix
-from hotspare.errors import UsageError
+from hotspare.formats.csv.rows import RowPrefix
 from hotspare.model.load import LoadedProject
 from hotspare.model.project import WindowId
 from hotspare.model.resolve import Resolved
@@ -91,7 +91,7 @@ def row_prefix(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | 
             hint = "wait until `hotspare status` shows an active engine, or name the project's file with --project"
             raise UsageError(f"no engine has described window {window} yet, so the columns of its rows are not known", hint=hint)
         return facts.prefix
-    from hotspare.engine.plan import compile_plan
+    from hotspare.flow.plan import compile_plan
 
     path = window_path(window)
     plan = compile_plan(loaded_project(file, texts, name=path.project).resolved)

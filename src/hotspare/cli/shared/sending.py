@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hotspare.base.errors import UsageError
 from hotspare.cli.shared.stream import Stream
 from hotspare.cli.shared.turns import Transport, in_turns, say_trouble
 from hotspare.cli.shared.values import refuse_idle, window_path
-from hotspare.errors import UsageError
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.output_rows import FileStyle
@@ -67,7 +67,7 @@ def send_others(chosen: Transport, stream: Stream, target: TargetTopic, style: F
     from hotspare.cli.shared.existing import existing_bus
     from hotspare.cli.shared.interrupt import stop_on_signal
     from hotspare.cli.shared.project_file import Side, window_schema
-    from hotspare.engine.rows.batch import MessageFormat
+    from hotspare.rows.batch import MessageFormat
 
     prefix, path = checked_prefix(stream.prefix), window_path(stream.window)
     topic = outbound_topic(prefix, path.project, path.query, path.window)

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hotspare.choices import SnapshotForm
-from hotspare.errors import UsageError
+from hotspare.base.choices import SnapshotForm
+from hotspare.base.errors import UsageError
 
 SnapshotsOption = Annotated[
     list[str] | None,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hotspare.base.errors import UsageError
 from hotspare.cli.shared.inbound import Target, inbound_place
 from hotspare.cli.shared.turns import TurnOptions, in_turns, say_trouble, say_warning
 from hotspare.cli.shared.values import refuse_idle
-from hotspare.errors import UsageError
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.publisher import PublishOptions
@@ -51,7 +51,7 @@ def publish_others(bus: Bus, target: Target, others: OtherTopic, options: Publis
     from hotspare.bus.open import open_topic_reader
     from hotspare.cli.shared.display import progress_bar
     from hotspare.cli.shared.interrupt import stop_on_signal
-    from hotspare.engine.rows.batch import MessageFormat
+    from hotspare.rows.batch import MessageFormat
 
     _refuse_options_of_files(options)
     format_ = MessageFormat[target.format.value.upper()]

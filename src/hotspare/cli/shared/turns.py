@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from hotspare.base.errors import HotspareError, UsageError
+from hotspare.base.places import absolute_url
 from hotspare.cli.shared.places import PATH, URL
-from hotspare.errors import HotspareError, UsageError
-from hotspare.places import absolute_url
 from hotspare.telemetry.secrets import masked
 
 if TYPE_CHECKING:
@@ -118,9 +118,9 @@ def _member() -> Member:
     import socket
 
     import hotspare
+    from hotspare.base.processes import process_space, process_start
     from hotspare.coordination.contract import Member
     from hotspare.host.options import default_engine_name
-    from hotspare.processes import process_space, process_start
 
     return Member(
         engine=default_engine_name(),

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.base.choices import Doubles
+from hotspare.base.errors import UsageError
+from hotspare.base.places import absolute_place
 from hotspare.bus.limits import PARTITIONS_MAX
 from hotspare.bus.naming import checked_name
-from hotspare.choices import Doubles
 from hotspare.cli.shared.places import PATH
-from hotspare.errors import UsageError
-from hotspare.places import absolute_place
 
 if TYPE_CHECKING:
     from hotspare.adapters.time_texts import StampUnit
-    from hotspare.engine.codec.csv.rows import CsvStyle
+    from hotspare.formats.csv.rows import CsvStyle
 
 ShardsOption = Annotated[
     int, typer.Option(min=1, max=PARTITIONS_MAX, help="Into how many shards the project is divided; 1: it is not divided.")
@@ -98,7 +98,7 @@ def chosen_stamp_unit(text: str) -> StampUnit:
 
 def csv_style(doubles: Doubles) -> CsvStyle:
     """Returns how CSV is written with `--doubles`."""
-    from hotspare.engine.codec.csv.rows import CsvStyle
+    from hotspare.formats.csv.rows import CsvStyle
 
     return CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE
 

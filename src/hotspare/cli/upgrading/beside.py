@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from enum import Enum
 
 from hotspare.adapters.metadata import describe, publish_metadata
+from hotspare.base.errors import UsageError
+from hotspare.base.retry import Retry
 from hotspare.cli.shared.group_report import SILENT_MS_MAX
 from hotspare.cli.switchover import switched
-from hotspare.engine.plan import compile_plan
-from hotspare.errors import UsageError
+from hotspare.flow.plan import compile_plan
 from hotspare.ha.member_record import positions_of
 from hotspare.ha.rules.upgrading import Agreement, Version
 from hotspare.host.two_projects import ProjectSide, known_projects, lead, settle, side_of, spare
 from hotspare.host.upgrading import Places, Planned, offer
 from hotspare.model.fingerprint import from_document
 from hotspare.model.resolve import resolve
-from hotspare.retry import Retry
 
 _POLL_S = 0.1
 _DONE = "runs this project alone already"

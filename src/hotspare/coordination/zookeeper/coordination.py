@@ -29,6 +29,8 @@ from dataclasses import dataclass, replace
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import ZnodeStat
 
+from hotspare.base.errors import CoordinationError, CoordinationSuspended
+from hotspare.base.retry import Retry
 from hotspare.coordination import record as rules
 from hotspare.coordination.contract import NOBODY, Leader, Member, Renewed
 from hotspare.coordination.zookeeper.nodes import (
@@ -47,8 +49,6 @@ from hotspare.coordination.zookeeper.nodes import (
 )
 from hotspare.coordination.zookeeper.session import NODE_STATES, ZooKeeperSession, monotonic_ms
 from hotspare.coordination.zookeeper.url import ZooKeeperTarget
-from hotspare.errors import CoordinationError, CoordinationSuspended
-from hotspare.retry import Retry
 
 CONTENDED = Retry(tries_max=20)
 """How often one call is tried because others change the same node meanwhile. Whoever was in the way has come on: no pause."""

@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 from urllib.parse import quote, unquote
 
+from hotspare.base.errors import CoordinationError, UsageError
 from hotspare.coordination.contract import Member
 from hotspare.coordination.record import FACT_BYTES_MAX, RoleRecord
-from hotspare.errors import CoordinationError, UsageError
 
 NODE_BYTES_MAX = 900_000
 """ZooKeeper takes 1 MiB for a whole request unless it is told otherwise."""

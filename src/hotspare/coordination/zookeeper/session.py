@@ -37,8 +37,8 @@ from kazoo.protocol.states import KazooState, ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
+from hotspare.base.errors import CoordinationError, CoordinationLost, CoordinationSuspended
 from hotspare.coordination.zookeeper.url import ZooKeeperTarget
-from hotspare.errors import CoordinationError, CoordinationLost, CoordinationSuspended
 
 NODE_STATES = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
 """What a call may find: the node is not as it was expected to be. Nothing was changed then."""

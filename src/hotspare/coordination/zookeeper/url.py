@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote
 
-from hotspare.addresses import HOST_PORT, PORT_MAX
-from hotspare.errors import UsageError
-from hotspare.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
+from hotspare.base.addresses import HOST_PORT, PORT_MAX
+from hotspare.base.errors import UsageError
+from hotspare.base.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
 
 PORT = 2181
 ROOT = "/hotspare"

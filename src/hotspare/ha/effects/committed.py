@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from hotspare.bus.contract import Progress
-from hotspare.engine.rows.batch import BAD_STREAM
 from hotspare.ha.effects import notes
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
@@ -16,6 +15,7 @@ from hotspare.ha.outputs.progress_points import ProgressPoints
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import committed as rules
 from hotspare.ha.rules import holding, makers, placing, warming
+from hotspare.rows.batch import BAD_STREAM
 
 
 def note_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from hotspare.engine.head.unknown_members import sentence_of, unknown_of
-from hotspare.engine.rows.batch import BAD_STREAM, NextInput, RowKind
+from hotspare.base.inbound import Inbound
+from hotspare.flow.head.unknown_members import sentence_of, unknown_of
 from hotspare.ha.effects import committed, inbound_check, notes, perform, snapshots, warming
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, view_of
@@ -19,7 +19,7 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import decide, intake
 from hotspare.ha.rules.roles import ENDS, Reason, Role
-from hotspare.inbound import Inbound
+from hotspare.rows.batch import BAD_STREAM, NextInput, RowKind
 
 ACTIONS_PER_CYCLE_MAX = 200
 """Bounds one cycle; what is left is done by the next, which is due at once."""

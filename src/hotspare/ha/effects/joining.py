@@ -12,13 +12,14 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from hotspare.base.choices import OnPoison
+from hotspare.base.errors import HotspareError, PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
+from hotspare.base.inbound import Inbound
 from hotspare.bus.contract import Bus, Partition, Producer
 from hotspare.bus.naming import whole_group
-from hotspare.choices import OnPoison
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.engine.numbering import Numbering, numbered_since, numbering_of
-from hotspare.engine.semantics import SEMANTICS, refuse_other_semantics, stated_semantics
-from hotspare.errors import HotspareError, PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
+from hotspare.flow.numbering import Numbering, numbered_since, numbering_of
+from hotspare.flow.semantics import SEMANTICS, refuse_other_semantics, stated_semantics
 from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.effects.poison_agreement import agree_on_poison
 from hotspare.ha.effects.recent_start import RecentStart, recent_start
@@ -34,7 +35,6 @@ from hotspare.ha.rules import joining as rules
 from hotspare.ha.rules.facts import Projects, Warming
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.ha.rules.upgrading import Agreement, Begin, Version
-from hotspare.inbound import Inbound
 from hotspare.model.fingerprint import from_document
 from hotspare.model.resolve import projects_read
 from hotspare.stores.contract import SnapshotInfo, Store

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from hotspare.errors import BusError, CoordinationError
+from hotspare.base.errors import BusError, CoordinationError
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hotspare.base.errors import CoordinationError, CoordinationLost
 from hotspare.coordination.contract import Leader
-from hotspare.errors import CoordinationError, CoordinationLost
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports

@@ -10,9 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hotspare.bus.contract import TICK
-from hotspare.coordination.contract import Leader
-from hotspare.errors import (
+from hotspare.base.errors import (
     AppendTooLarge,
     BusLocked,
     BusUnavailable,
@@ -24,6 +22,8 @@ from hotspare.errors import (
     TopicOwned,
     UnknownResult,
 )
+from hotspare.bus.contract import TICK
+from hotspare.coordination.contract import Leader
 from hotspare.ha.effects import (
     committed,
     inbound_check,

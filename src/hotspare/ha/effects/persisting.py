@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
 
+from hotspare.base.errors import UsageError
 from hotspare.coordination.contract import Coordination
-from hotspare.errors import UsageError
 from hotspare.ha.effects import notes, snapshots
 from hotspare.ha.effects.joining import agreed_document
 from hotspare.ha.group_state import GroupState

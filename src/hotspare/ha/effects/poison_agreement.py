@@ -5,9 +5,9 @@ Otherwise some would end where others go on, and their states would differ.
 
 from __future__ import annotations
 
-from hotspare.choices import OnPoison
+from hotspare.base.choices import OnPoison
+from hotspare.base.errors import UsageError
 from hotspare.coordination.contract import Coordination
-from hotspare.errors import UsageError
 
 _FACT = "on-poison"
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from hotspare.base.errors import HotspareError, StateError
 from hotspare.bus.contract import Bus, Commit, Outgoing, Partition, Progress
-from hotspare.errors import HotspareError, StateError
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.outputs.blocks import Block
 from hotspare.ha.outputs.held import mark_of

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hotspare.base.errors import PositionLost, StateError
 from hotspare.bus.contract import Bus, Partition
 from hotspare.coordination.contract import Coordination
-from hotspare.engine.numbering import numbering_of
-from hotspare.errors import PositionLost, StateError
+from hotspare.flow.numbering import numbering_of
 from hotspare.ha.core import CoreFactory
 from hotspare.ha.effects.joining import stated_origin
 from hotspare.ha.rules import restoring as rules

@@ -8,9 +8,9 @@ have one number of partitions. An engine that topics refuse has agreed on nothin
 
 from __future__ import annotations
 
+from hotspare.base.errors import UsageError
 from hotspare.bus.naming import shard_group, whole_group
 from hotspare.coordination.contract import Coordination
-from hotspare.errors import UsageError
 from hotspare.ha.rules.settings import GroupTopics
 
 _FACT = "shards"

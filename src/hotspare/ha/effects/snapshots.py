@@ -11,10 +11,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from hotspare.base.choices import SnapshotForm
+from hotspare.base.errors import HotspareError
 from hotspare.bus.contract import Bus
-from hotspare.choices import SnapshotForm
-from hotspare.engine.numbering import NUMBERED_SINCE, NUMBERING
-from hotspare.errors import HotspareError
+from hotspare.flow.numbering import NUMBERED_SINCE, NUMBERING
 from hotspare.ha.calls.store_jobs import Candidate, StoreDone, StoreJob, StoreWork
 from hotspare.ha.effects import notes, trimming
 from hotspare.ha.effects.store_agreement import check_same

@@ -6,9 +6,9 @@ Like every fact it is never changed; a group that moved to another store has a n
 
 from __future__ import annotations
 
-from hotspare.choices import OtherStore
+from hotspare.base.choices import OtherStore
+from hotspare.base.errors import StateError, StoreError
 from hotspare.coordination.contract import Coordination
-from hotspare.errors import StateError, StoreError
 from hotspare.ha.rules.joining import StoreVerdict, judge_store
 from hotspare.stores.contract import Store
 

@@ -11,8 +11,8 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 
+from hotspare.base.errors import HotspareError
 from hotspare.bus.contract import Bus, Partition
-from hotspare.errors import HotspareError
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import trimming as rules

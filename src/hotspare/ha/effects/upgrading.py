@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
+from hotspare.base.errors import ProjectChanged, StateError, UsageError
 from hotspare.coordination.contract import Coordination
-from hotspare.engine.semantics import SEMANTICS as OWN_SEMANTICS
-from hotspare.engine.semantics import stated_semantics
-from hotspare.errors import ProjectChanged, StateError, UsageError
+from hotspare.flow.semantics import SEMANTICS as OWN_SEMANTICS
+from hotspare.flow.semantics import stated_semantics
 from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version, folded, folded_on
 
 PROJECT = "project"

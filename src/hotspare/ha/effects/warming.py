@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.bus.contract import Progress
-from hotspare.engine.rows.batch import BAD_STREAM, RowKind
 from hotspare.ha.effects import committed, notes
 from hotspare.ha.events import HaEventKind
 from hotspare.ha.group_state import GroupState
@@ -18,6 +17,7 @@ from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import warming as rules
 from hotspare.ha.rules.facts import Warming
 from hotspare.ha.rules.roles import Role
+from hotspare.rows.batch import BAD_STREAM, RowKind
 
 
 def counts(state: GroupState) -> bool:

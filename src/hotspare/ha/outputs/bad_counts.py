@@ -11,7 +11,7 @@ _BY = ["window", "reason"]
 
 
 class BadCounts:
-    """Counts rows of the stream of bad events (`engine.plan.BAD_SCHEMA`). Not thread-safe."""
+    """Counts rows of the stream of bad events (`flow.plan.BAD_SCHEMA`). Not thread-safe."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], int] = {}

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.bus.contract import Outgoing
-from hotspare.engine.rows.batch import has_causes
 from hotspare.ha.outputs.message import alike, output_message, row_messages
 from hotspare.ha.ports import BlockCodec
 from hotspare.ha.rules.settings import OutputStream
+from hotspare.rows.batch import has_causes
 
 _ROOM = 4
 """Messages that need no more than one part in so many of what their topic takes are made larger again."""

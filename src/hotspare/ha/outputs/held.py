@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.base.errors import StateError, StoreError
 from hotspare.bus.contract import OutputId
-from hotspare.engine.digest_chain import rechained
-from hotspare.errors import StateError, StoreError
+from hotspare.flow.digest_chain import rechained
 from hotspare.ha.core import Core
 from hotspare.ha.outputs.digest_trail import DigestTrail
 
@@ -44,7 +44,7 @@ _DIGEST = 6
 
 
 def mark_of(batch: pa.RecordBatch, row: int) -> Mark:
-    """The mark of one row of an output batch (`engine.rows.batch.output_schema`)."""
+    """The mark of one row of an output batch (`rows.batch.output_schema`)."""
     sequence, topic, partition, offset, index, ordinal, digest = (batch.column(i)[row].as_py() for i in range(7))
     return Mark(sequence, OutputId(topic, partition, offset, index, ordinal), digest)
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.base.positions import OutputId
 from hotspare.bus.contract import (
     CAUSE_HEADER,
     EPOCH_HEADER,
@@ -24,12 +25,11 @@ from hotspare.bus.contract import (
     Progress,
     RowMessages,
 )
-from hotspare.engine.codec.outputs import encode_each, encode_outputs
-from hotspare.engine.routing import row_keys
-from hotspare.engine.rows.batch import BEAT, CAUSE_COLUMNS, MessageFormat, has_causes, without_causes
+from hotspare.formats.outputs import encode_each, encode_outputs
 from hotspare.ha.ports import BlockCodec
 from hotspare.model.types import Field
-from hotspare.positions import OutputId
+from hotspare.rows.batch import BEAT, CAUSE_COLUMNS, MessageFormat, has_causes, without_causes
+from hotspare.rows.routing import row_keys
 
 
 def output_message(block: pa.RecordBatch, format_: MessageFormat, epoch: int, codec: BlockCodec) -> Outgoing:

@@ -11,11 +11,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from hotspare.base.errors import HotspareError, StateError, UsageError
 from hotspare.coordination.contract import Coordination
-from hotspare.engine.rows.batch import BAD_STREAM
-from hotspare.errors import HotspareError, StateError, UsageError
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.model.quality import PRECISE, Quality, parse_quality
+from hotspare.rows.batch import BAD_STREAM
 
 CHANGES_MAX = 10_000
 _FACT = "quality-"

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
 
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
 _PART = re.compile(r"(?P<first>\*|\d{1,2})(?:-(?P<last>\d{1,2}))?(?:/(?P<step>\d{1,2}))?")

@@ -51,12 +51,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hotspare.base.inbound import Inbound
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import beside, candidates, divergence, lease, persisting, publishing, snapshots, warming
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.roles import ENDS, Reason, Role, Step
 from hotspare.ha.rules.view import PeerStatus, View
-from hotspare.inbound import Inbound
 
 
 def decide(view: View) -> tuple[do.Action, ...]:

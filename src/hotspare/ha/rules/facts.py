@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from hotspare.base.inbound import Inbound
 from hotspare.bus.contract import OutputId, Progress
 from hotspare.coordination.contract import Leader
-from hotspare.engine.rows.batch import NextInput
 from hotspare.ha.calls.store_jobs import Candidate
 from hotspare.ha.rules.commit_budget import Lesson
 from hotspare.ha.rules.makers import Changes, newest_epoch
 from hotspare.ha.rules.roles import Reason, Role, Step
 from hotspare.ha.rules.upgrading import Agreement
-from hotspare.inbound import Inbound
+from hotspare.rows.batch import NextInput
 
 LONG_AGO_MS = -(10**12)
 """Before every clock: what never happened is due."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hotspare.engine.rows.batch import NextInput
 from hotspare.ha.rules.facts import InboundFacts, Intake, OtherMember
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
+from hotspare.rows.batch import NextInput
 
 OTHER_PARTITIONS_HINT = (
     "partitions cannot be taken away: start it with as many --shards as the topic has partitions, or under another --prefix, whose "

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from hotspare.base.choices import OtherStore
 from hotspare.bus.contract import Partition
-from hotspare.choices import OtherStore
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from hotspare.base.errors import UsageError
 from hotspare.coordination.contract import Member
-from hotspare.errors import UsageError
 from hotspare.ha.rules.facts import Leadership, OtherMember
 from hotspare.ha.rules.roles import Role
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hotspare.bus.contract import Progress
-from hotspare.engine.rows.batch import NextInput
 from hotspare.ha.rules import makers
 from hotspare.ha.rules.facts import LONG_AGO_MS
 from hotspare.ha.rules.settings import OutputStream
 from hotspare.ha.rules.view import StreamView, View
 from hotspare.model.quality import QualityKind
+from hotspare.rows.batch import NextInput
 
 NOTHING = Progress(0, None, 0, 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from hotspare.errors import StateError
+from hotspare.base.errors import StateError
 
 
 class Role(Enum):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hotspare.base.choices import OnDivergence as OnDivergence
+from hotspare.base.choices import OnPoison as OnPoison
+from hotspare.base.choices import OtherStore
+from hotspare.base.choices import SnapshotForm as SnapshotForm
+from hotspare.base.errors import UsageError
+from hotspare.base.inbound import Inbound
+from hotspare.base.shard import WHOLE, Shard
 from hotspare.bus.contract import Partition
-from hotspare.choices import OnDivergence as OnDivergence
-from hotspare.choices import OnPoison as OnPoison
-from hotspare.choices import OtherStore
-from hotspare.choices import SnapshotForm as SnapshotForm
-from hotspare.engine.rows.batch import MessageFormat
-from hotspare.errors import UsageError
 from hotspare.ha.rules.cron import parse_cron
-from hotspare.inbound import Inbound
 from hotspare.model.quality import PRECISE, Quality
 from hotspare.model.types import Field
-from hotspare.shard import WHOLE, Shard
+from hotspare.rows.batch import MessageFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class InboundTopic:
 
 @dataclass(frozen=True, slots=True)
 class OutputStream:
-    """An output stream (`query/window`, or `engine.rows.batch.BAD_STREAM`) and the topic that it is published to. `has_beats`:
+    """An output stream (`query/window`, or `rows.batch.BAD_STREAM`) and the topic that it is published to. `has_beats`:
     other projects may read it. `message_key`: if each output is a message of its own, the fields of which that has its key; none if
     messages are blocks of outputs."""
 
@@ -115,7 +115,7 @@ class GroupSettings:
     `heartbeat_ms`           the project's heartbeat interval: the longest time between two ticks
     `candidate_wait_ms`      how long a lower ranked candidate lets a better one go first
     `first_start_wait_ms`    how long a shard that nobody ever had waits for engines that start together, each to get its share
-    `skew_max_ms`            how far an append time is believed without proof (`engine.partition_clock`): a fact of the group
+    `skew_max_ms`            how far an append time is believed without proof (`rows.partition_clock`): a fact of the group
     `waiting_rows_max`       rows that wait for another partition; beyond it only that partition is read
     `waiting_bytes_max`      the same by the memory that they take
     `merge_wait_ms`          how long an idle partition may hold up the merge, where there is more than one

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from hotspare.base.shard import WHOLE, Shard
 from hotspare.coordination.contract import Leader
 from hotspare.ha.calls.store_jobs import StoreLoad
 from hotspare.ha.rules.facts import (
@@ -28,7 +29,6 @@ from hotspare.ha.rules.facts import (
 )
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.model.quality import PRECISE, Quality
-from hotspare.shard import WHOLE, Shard
 
 
 class PeerStatus(Enum):

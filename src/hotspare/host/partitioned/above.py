@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from hotspare.base.processes import parent_of, process_space, process_start
 from hotspare.ha.endings import Endings
-from hotspare.processes import parent_of, process_space, process_start
 
 
 @dataclass(frozen=True, slots=True)

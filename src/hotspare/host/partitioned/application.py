@@ -19,9 +19,10 @@ from queue import Empty, SimpleQueue
 
 import hotspare
 from hotspare.adapters.esp.connector_paths import absolute_bindings
+from hotspare.base.choices import HeadPlace, KafkaReaderKind, SpareKind, StartWhen
+from hotspare.base.errors import CoordinationError, RunnerError, StateError, UsageError
+from hotspare.base.stop_signals import stop_asked
 from hotspare.bus.naming import checked_prefix
-from hotspare.choices import HeadPlace, KafkaReaderKind, SpareKind, StartWhen
-from hotspare.errors import CoordinationError, RunnerError, StateError, UsageError
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned import placing, watch
@@ -41,7 +42,6 @@ from hotspare.model.partitioning import refused_shards
 from hotspare.runners.spark.partitioned.cluster import Master, SparkCluster, SparkClusterOptions, parse_master
 from hotspare.runners.spark.partitioned.jobs import TaskJobs
 from hotspare.runners.spark.partitioned.place import TaskPlace
-from hotspare.stop_signals import stop_asked
 from hotspare.telemetry.log import Level, Log, LogEvent, LogFormat
 
 TASK_LEASE_MS = 10_000

@@ -24,7 +24,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from hotspare.addresses import HostPort
+from hotspare.base.addresses import HostPort
 
 Message = dict[str, Any]
 SECRET_BYTES = 32

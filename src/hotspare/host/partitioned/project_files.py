@@ -11,7 +11,7 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hotspare.scratch import make_scratch
+from hotspare.base.scratch import make_scratch
 
 FILE_BYTES_MAX = 1 << 20
 ALL_BYTES_MAX = 8 << 20

@@ -7,17 +7,17 @@ import contextlib
 import threading
 from collections.abc import Sequence
 
+from hotspare.base.errors import CoordinationError, ProjectChanged
+from hotspare.base.shard import shards_of
 from hotspare.bus.naming import group_name
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
-from hotspare.errors import CoordinationError, ProjectChanged
 from hotspare.ha.effects.upgrading import asked_on
 from hotspare.ha.member_record import spares_of
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned import sharing
 from hotspare.host.partitioned.sharing import Ask, Hosting, ShardRole, Sharing
-from hotspare.shard import shards_of
 from hotspare.telemetry.log import Log, LogEvent
 
 _LOOK_S = 0.5

@@ -7,8 +7,8 @@ import socket
 import threading
 from collections.abc import Callable
 
-from hotspare.addresses import HostPort
-from hotspare.errors import UsageError
+from hotspare.base.addresses import HostPort
+from hotspare.base.errors import UsageError
 from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, accepted
 
 _HANDSHAKE_S = 2.0

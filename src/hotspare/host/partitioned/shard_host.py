@@ -15,7 +15,10 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
 
-from hotspare.errors import is_retryable
+from hotspare.base.errors import is_retryable
+from hotspare.base.retry import Retry
+from hotspare.base.shard import Shard
+from hotspare.base.stop_signals import stop_asked
 from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.rules.roles import Role
 from hotspare.host.clock import monotonic_ms
@@ -32,11 +35,8 @@ from hotspare.host.process import (
 )
 from hotspare.model.load import LoadedProject
 from hotspare.model.partitioning import refused_shards
-from hotspare.retry import Retry
 from hotspare.runners.contract import EndCause, ReadPace, RunnerEnd
 from hotspare.runners.local import LocalRunner
-from hotspare.shard import Shard
-from hotspare.stop_signals import stop_asked
 from hotspare.telemetry.log import Log, LogEvent
 
 _T = TypeVar("_T")

@@ -24,9 +24,10 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from hotspare.addresses import HostPort
-from hotspare.choices import RunnerKind
-from hotspare.errors import HotspareError
+from hotspare.base.addresses import HostPort
+from hotspare.base.choices import RunnerKind
+from hotspare.base.errors import HotspareError
+from hotspare.base.interpreter import fix_environment
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned.above import ProcessAbove, ended_with, executor_of_this_task
 from hotspare.host.partitioned.attempt import Answer, TaskOrder, engine_name, has_lease, order_of
@@ -35,7 +36,6 @@ from hotspare.host.partitioned.project_files import ProjectFiles
 from hotspare.host.partitioned.shard_host import ShardHost
 from hotspare.host.process import EXIT_OK
 from hotspare.host.project import checked_project
-from hotspare.interpreter import fix_environment
 from hotspare.runners.spark.partitioned.place import TaskPlace
 from hotspare.telemetry.log import Level, Log, LogEvent, LogFormat, configure_logging
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from hotspare.errors import Place
+from hotspare.base.errors import Place
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean
 

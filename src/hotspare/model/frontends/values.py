@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from hotspare.errors import Place, UsageError
+from hotspare.base.errors import Place, UsageError
 from hotspare.model.durations import parse_duration, parse_unit
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-from hotspare.errors import RunnerError
+from hotspare.base.errors import RunnerError
 
 _BECOME = """
 import ctypes, os, signal, sys

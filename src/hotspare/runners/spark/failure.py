@@ -6,8 +6,8 @@ import base64
 import json
 import re
 
-from hotspare import errors
-from hotspare.errors import HotspareError, RunnerError
+from hotspare.base import errors
+from hotspare.base.errors import HotspareError, RunnerError
 
 _MARK = re.compile(r"hotspare-error:([A-Za-z0-9_\-=]+):")
 _SPARK_TEXT_LENGTH_MAX = 2_000

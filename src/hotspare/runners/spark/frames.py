@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from hotspare.engine.head.unknown_members import unknown_of, with_unknown
+from hotspare.flow.head.unknown_members import unknown_of, with_unknown
 
 FRAME_SCHEMA_DDL = "topic int, partition int, first bigint, frame binary"
 FRAME_SCHEMA = pa.schema(

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hotspare.errors import HotspareError, RunnerError
-from hotspare.places import user_folder
+from hotspare.base.errors import HotspareError, RunnerError
+from hotspare.base.places import user_folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from hotspare.errors import RunnerError
+from hotspare.base.errors import RunnerError
 
 JAVA_VERSION_MIN = 17
 _VERSION = re.compile(r'version "(\d+)')

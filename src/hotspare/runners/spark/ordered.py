@@ -20,9 +20,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
+from hotspare.base.errors import HotspareError, RunnerError
 from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
-from hotspare.errors import HotspareError, RunnerError
 from hotspare.runners.contract import EndCause, HeadPlace, KafkaReaderKind, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
 from hotspare.runners.reading import by_shard, complete_positions, decoding_size, is_much, steps
 from hotspare.runners.spark.archive import existing_archive

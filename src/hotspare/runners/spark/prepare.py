@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from hotspare.errors import HotspareError
+from hotspare.base.errors import HotspareError
 from hotspare.runners.spark.jars import (
     BARE_FILE_SYSTEM,
     KAFKA_SOURCE,

@@ -25,12 +25,12 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 import hotspare
-from hotspare.errors import RunnerError
-from hotspare.interpreter import ENVIRONMENT
+from hotspare.base.errors import RunnerError
+from hotspare.base.interpreter import ENVIRONMENT
+from hotspare.base.scratch import make_scratch
 from hotspare.runners.spark.bound_process import start_bound
 from hotspare.runners.spark.jre import find_java
 from hotspare.runners.spark.settings import jvm_options, session_conf
-from hotspare.scratch import make_scratch
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 3.0

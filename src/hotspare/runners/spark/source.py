@@ -17,12 +17,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from hotspare.base.errors import HotspareError, RunnerError
+from hotspare.base.inbound import Inbound
+from hotspare.base.interpreter import fix_environment, pass_over_what_is_there
 from hotspare.bus.contract import Bus
 from hotspare.bus.open import open_bus
-from hotspare.engine.rows.batch import RAW_SCHEMA, MessageFormat
-from hotspare.errors import HotspareError, RunnerError
-from hotspare.inbound import Inbound
-from hotspare.interpreter import fix_environment, pass_over_what_is_there
+from hotspare.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.runners.contract import BatchLimits, HeadLike, HeadPlace, Positions, RunnerInput, SourceTopic
 from hotspare.runners.reading import check_positions
 from hotspare.runners.spark.failure import WorkerFailure, unpack

@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 
+from hotspare.base.errors import RunnerError
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
-from hotspare.errors import RunnerError
 from hotspare.runners.contract import BatchLimits, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.spark.archive import archive_path
 from hotspare.runners.spark.ordered import OrderedRunner

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from hotspare.errors import SnapshotFormat, StoreError
+from hotspare.base.errors import SnapshotFormat, StoreError
 from hotspare.stores import later, limits
 from hotspare.stores.changelog.cache import PageCache
 from hotspare.stores.changelog.collecting import collect

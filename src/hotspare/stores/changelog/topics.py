@@ -14,9 +14,9 @@ from urllib.parse import parse_qsl, urlsplit
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
-from hotspare.errors import StoreError, UsageError
-from hotspare.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
-from hotspare.retry import Retry
+from hotspare.base.errors import StoreError, UsageError
+from hotspare.base.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
+from hotspare.base.retry import Retry
 from hotspare.stores.contract import Access
 from hotspare.stores.settings import DEFAULT
 

@@ -18,8 +18,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import fsspec
 
-from hotspare.errors import StoreError, UsageError
-from hotspare.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
+from hotspare.base.errors import StoreError, UsageError
+from hotspare.base.passwords import PASSWORD_ENV, PASSWORD_FILE, named_password
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")

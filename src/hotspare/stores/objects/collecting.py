@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from hotspare.errors import SnapshotFormat, StoreError
+from hotspare.base.errors import SnapshotFormat, StoreError
 from hotspare.stores.content import Blob
 from hotspare.stores.memory import clock_us
 from hotspare.stores.objects.bucket import CALLS_AT_ONCE

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from hotspare.errors import SnapshotFormat, UsageError
+from hotspare.base.errors import SnapshotFormat, UsageError
 from hotspare.stores import limits
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 from hotspare.stores.directory_layout import Manifest, parse_manifest, quoted

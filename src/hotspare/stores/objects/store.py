@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
-from hotspare.errors import SnapshotFormat, StoreError
+from hotspare.base.errors import SnapshotFormat, StoreError
 from hotspare.stores import later, limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot

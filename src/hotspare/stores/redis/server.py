@@ -6,8 +6,8 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import redis
 
-from hotspare.errors import UsageError
-from hotspare.passwords import password_alone
+from hotspare.base.errors import UsageError
+from hotspare.base.passwords import password_alone
 
 _CONNECT_S, _CALL_S = 5, 30
 

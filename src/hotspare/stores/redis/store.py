@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 import redis
 
-from hotspare.errors import StoreError
+from hotspare.base.errors import StoreError
 from hotspare.stores import later, limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot

@@ -23,9 +23,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
-from hotspare.errors import StoreError, UsageError
-from hotspare.passwords import password_alone
-from hotspare.retry import Pauses, Retry
+from hotspare.base.errors import StoreError, UsageError
+from hotspare.base.passwords import password_alone
+from hotspare.base.retry import Pauses, Retry
 from hotspare.stores.contract import Access
 from hotspare.stores.memory import clock_us
 

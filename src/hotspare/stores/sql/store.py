@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, delete, exists, insert, literal, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from hotspare.errors import StoreError
+from hotspare.base.errors import StoreError
 from hotspare.stores import later, limits
 from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot

@@ -11,7 +11,7 @@ from typing import Any
 
 from lxml import etree
 
-from hotspare.errors import Kind, Place, ProjectError
+from hotspare.base.errors import Kind, Place, ProjectError
 from hotspare.model.frontends.esp_xml.connector_groups import connector_groups
 from hotspare.model.frontends.esp_xml.elements import EXTENSION
 from hotspare.model.frontends.esp_xml.pubsub import read_mode

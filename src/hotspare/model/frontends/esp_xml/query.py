@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hotspare.errors import Kind, Outlook
+from hotspare.base.errors import Kind, Outlook
 from hotspare.model.cascades import BEATS
 from hotspare.model.connector_rules import connector_from_properties
 from hotspare.model.connectors import FALSE_TEXTS, NO_KEY_COLUMN
@@ -58,7 +58,7 @@ from hotspare.model.project import (
     WindowId,
 )
 from hotspare.model.types import Field, KeyRole, Schema
-from hotspare.model.windows.registry import WINDOW_TYPES
+from hotspare.windows.registry import WINDOW_TYPES
 
 DIRECTIONS = {
     "pub": ConnectorDirection.PUBLISH,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hotspare.model.frontends.esp_xml.elements import COMMON, TEXTS, ElementShape, shape
 from hotspare.model.frontends.esp_xml.tree import Shapes
 from hotspare.model.scripts import MODULES_ELEMENTS, MODULES_SHAPES
-from hotspare.model.windows.registry import WINDOW_TYPES
+from hotspare.windows.registry import WINDOW_TYPES
 
 WINDOWS: dict[str, ElementShape] = {f"window-{name}": each.xml for name, each in WINDOW_TYPES.items()}
 

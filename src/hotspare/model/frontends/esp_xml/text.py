@@ -46,7 +46,7 @@ from hotspare.model.project import (
 )
 from hotspare.model.scripts import modules_to_xml
 from hotspare.model.types import Schema
-from hotspare.model.windows.registry import type_of
+from hotspare.windows.registry import type_of
 
 
 def dump(project: Project) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hotspare.errors import Kind, Outlook, Place
+from hotspare.base.errors import Kind, Outlook, Place
 from hotspare.model.durations import parse_seconds
 from hotspare.model.frontends.esp_xml.elements import CLOSED_ELEMENTS, ElementShape
 from hotspare.model.frontends.properties import Substitution

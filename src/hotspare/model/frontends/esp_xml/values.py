@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hotspare.errors import Place
+from hotspare.base.errors import Place
 from hotspare.model.frontends.esp_xml.elements import DIALECT, EVICT, GROUPED_BY
 from hotspare.model.frontends.esp_xml.tree import Tree
 from hotspare.model.frontends.values import RETENTION_KINDS, chosen, parse_retention, with_eviction

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from hotspare.errors import Place, ProjectError
+from hotspare.base.errors import Place, ProjectError
 from hotspare.model.cascades import BEATS
 from hotspare.model.connector_rules import connector_from_properties
 from hotspare.model.durations import parse_duration
@@ -57,7 +57,7 @@ from hotspare.model.project import (
 from hotspare.model.quality import Quality
 from hotspare.model.scripts import modules_from_yaml
 from hotspare.model.types import FieldType
-from hotspare.model.windows.registry import WINDOW_TYPES
+from hotspare.windows.registry import WINDOW_TYPES
 
 __all__ = ["dump", "load", "read"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from hotspare.model.frontends.yaml.tree import Entries, Node, Text
 from hotspare.model.project import Edge, Emit
-from hotspare.model.windows.contract import WindowType
-from hotspare.model.windows.registry import WINDOW_TYPES
+from hotspare.model.window_type import WindowType
+from hotspare.windows.registry import WINDOW_TYPES
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from hotspare.errors import Place
+from hotspare.base.errors import Place
 from hotspare.model.mistakes import Mistakes
 
 DEPTH_MAX = 20

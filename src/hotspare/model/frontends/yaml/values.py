@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from hotspare.errors import Place
+from hotspare.base.errors import Place
 from hotspare.model.frontends.properties import Substitution
 from hotspare.model.frontends.values import RETENTION_KINDS, TYPE_ALIASES, chosen, parse_retention, parse_schema, with_eviction
 from hotspare.model.frontends.yaml.tree import Entries, Items, Node, Text

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.bus.contract import FORMAT_HEADER, TICK_HEADER
-from hotspare.engine.rows.batch import FORMAT_OF_HEADER, RAW_SCHEMA, MessageFormat
+from hotspare.rows.batch import FORMAT_OF_HEADER, RAW_SCHEMA, MessageFormat
 from hotspare.runners.contract import SourceTopic
 
 NOT_A_MESSAGE = -1

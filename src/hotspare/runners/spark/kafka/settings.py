@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from hotspare.errors import UsageError
+from hotspare.base.errors import UsageError
 from hotspare.runners.contract import Positions, SourceTopic
 
 _SAME_NAME = (

@@ -21,11 +21,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 
+from hotspare.base.errors import BusUnavailable, HotspareError, RunnerError
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.open import open_bus
-from hotspare.engine.rows.batch import MessageFormat
-from hotspare.errors import BusUnavailable, HotspareError, RunnerError
+from hotspare.rows.batch import MessageFormat
 from hotspare.runners.contract import HeadPlace, Positions, RunnerInput, SourceTopic
 from hotspare.runners.reading import check_positions
 from hotspare.runners.spark.arrow_map import map_in_arrow

@@ -21,15 +21,15 @@ from pathlib import Path
 
 import pyspark
 
-from hotspare.addresses import LOOPBACK, HostPort, address_towards
-from hotspare.errors import UsageError
+from hotspare.base.addresses import LOOPBACK, HostPort, address_towards
+from hotspare.base.errors import UsageError
+from hotspare.base.scratch import make_scratch
 from hotspare.runners.spark.archive import existing_archive
 from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, available, cache_folder, cached_kafka_source
 from hotspare.runners.spark.partitioned.environment import EXECUTOR_PYTHON, Shipment, shipment
 from hotspare.runners.spark.partitioned.limits import TASK_FAILURES_MAX, limits_conf
 from hotspare.runners.spark.session import Session, SessionOptions
 from hotspare.runners.spark.settings import PYTHON_SETTING
-from hotspare.scratch import make_scratch
 
 _LOCAL = re.compile(r"local(?:\[(?P<slots>\d+|\*)(?:,\d+)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(?P<executors>\d+)\s*,\s*(?P<cores>\d+)\s*,\s*(?P<mib>\d+)\s*\]")

@@ -20,8 +20,8 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 import hotspare
-from hotspare.engine import machine_code
-from hotspare.errors import RunnerError
+from hotspare.base.errors import RunnerError
+from hotspare.flow import machine_code
 
 _ENVIRONMENT, _PACKAGE = "hotspare-environment", "hotspare-package"
 EXECUTOR_PYTHON = f"./{_ENVIRONMENT}/bin/python"

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark import InheritableThread, TaskContext
 
-from hotspare.errors import RunnerError
+from hotspare.base.errors import RunnerError
 from hotspare.runners.spark.partitioned.cluster import SparkCluster
 from hotspare.runners.spark.partitioned.place import RunningAttempt, TaskPlace
 

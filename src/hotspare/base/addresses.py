@@ -1,0 +1,87 @@
+"""Addresses of servers and engines: how they are written, and by which address of this machine a server is reached.
+
+An engine's address goes into its records for engines on other machines to connect to, so it may not be a loopback address unless
+everybody is on this machine.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from hotspare.base.errors import UsageError
+
+HOST_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
+PORT_MAX = 65_535
+LOOPBACK = "127.0.0.1"
+_ANY_PORT = 9
+"""Nothing is sent there: only the way to the host counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """`host` is a name, or an IPv4 or IPv6 address without brackets. Port 0 stands for one that the system chooses."""
+
+    host: str
+    port: int = 0
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_host_port(text: str) -> HostPort | None:
+    """Of `HOST` or `HOST:PORT`, an IPv6 address in brackets; None for anything else. Without a port it is 0."""
+    match = HOST_PORT.fullmatch(text)
+    if match is None or int(match["port"] or 0) > PORT_MAX:
+        return None
+    return HostPort(match["host"].strip("[]"), int(match["port"] or 0))
+
+
+def checked_host_port(text: str, option: str) -> HostPort:
+    """`parse_host_port`; UsageError that names the option."""
+    address = parse_host_port(text)
+    if address is None:
+        raise UsageError(
+            f"{option} {text[:80]!r} is no address", hint=f"write {option} HOST or HOST:PORT, [2001:db8::1]:7001 for IPv6"
+        )
+    return address
+
+
+def address_towards(servers: Sequence[HostPort]) -> str:
+    """The address of this machine by which the first of `servers` that is not on it is reached; `LOOPBACK` where all are on it.
+
+    UsageError where a server's name is not known or there is no way to any of them.
+    """
+    lost = ""
+    for server in servers:
+        own = _own_address_towards(server)
+        if own is None:
+            lost = lost or server.host
+        elif not ip_address(own).is_loopback:
+            return own
+    if lost:
+        raise UsageError(
+            f"no address of this machine leads to {lost}", hint="say where the other engines reach this one: --address HOST:PORT"
+        )
+    return LOOPBACK
+
+
+def _own_address_towards(server: HostPort) -> str | None:
+    """What the system would send from; None where there is no way, or only by an address that means nothing elsewhere."""
+    try:
+        found = socket.getaddrinfo(server.host, server.port or _ANY_PORT, type=socket.SOCK_DGRAM)
+    except OSError:
+        return None
+    for family, kind, protocol, _, target in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.connect(target)
+                own = str(probe.getsockname()[0])
+        except OSError:
+            continue
+        if not (family == socket.AF_INET6 and ip_address(own).is_link_local):
+            return own
+    return None

@@ -1,0 +1,78 @@
+"""Who holds a file's lock: asked when one is in the way for long, to say who it is, and to end a process that is stopped with it.
+
+Linux tells it in /proc/locks. Looking there takes no lock and does not open the file, and it must not: a process that closes a
+file loses all its locks on it. Elsewhere, and of a process of another machine or container, nothing is known.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hotspare.base.processes import end_process, is_process_stopped, process_command, process_start
+
+_LOCKS = Path("/proc/locks")
+_FIELDS_MIN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """A process of this machine. `start` as of `processes.process_start`."""
+
+    process_id: int
+    start: int
+    command: str
+    is_stopped: bool
+
+    def __str__(self) -> str:
+        state = ", which is stopped" if self.is_stopped else ""
+        return f"process {self.process_id} ({self.command}){state}"
+
+
+def lock_holder(path: Path, byte: int | None = None) -> LockHolder | None:
+    """Another process that holds a lock for writing on the file (on this byte of it); a stopped one rather than another. None
+    where there is none, or no telling."""
+    found = [holder for holder in _holders(path, byte) if holder.process_id != os.getpid()]
+    return min(found, key=lambda holder: (not holder.is_stopped, holder.process_id), default=None)
+
+
+def end_if_stopped(process_id: int, start: int) -> bool:
+    """SIGKILL to a holder that is stopped now, and still that very process; whether it was sent."""
+    return is_process_stopped(process_id) and end_process(process_id, start)
+
+
+def _holders(path: Path, byte: int | None) -> Iterator[LockHolder]:
+    try:
+        file, lines = path.stat(), _LOCKS.read_text().splitlines()
+    except OSError:
+        return
+    for process_id in sorted({found for line in lines if (found := _holder_in(line, file.st_ino, byte))}):
+        if (start := process_start(process_id)) and _has_open(process_id, file):
+            yield LockHolder(process_id, start, process_command(process_id), is_process_stopped(process_id))
+
+
+def _holder_in(line: str, inode: int, byte: int | None) -> int:
+    """The process that a line tells of, if it is about a lock for writing that was given; else 0."""
+    fields = line.split()
+    if len(fields) < _FIELDS_MIN or fields[1] == "->" or fields[3] != "WRITE" or fields[5].rpartition(":")[2] != str(inode):
+        return 0
+    first, last = int(fields[6]), fields[7]
+    covers = byte is None or (first <= byte and (last == "EOF" or byte <= int(last)))
+    return max(0, int(fields[4])) if covers else 0
+
+
+def _has_open(process_id: int, file: os.stat_result) -> bool:
+    """Whether it is this file that the process has open: other file systems have files with the same number."""
+    try:
+        names = list(Path(f"/proc/{process_id}/fd").iterdir())
+    except OSError:
+        return False
+    for name in names:
+        try:
+            if os.path.samestat(name.stat(), file):
+                return True
+        except OSError:
+            continue
+    return False

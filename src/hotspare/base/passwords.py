@@ -1,0 +1,37 @@
+"""Passwords that do not stand in a URL: `password_file=` and `password_env=` name where they are, for every server alike."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from hotspare.base.errors import UsageError
+
+PASSWORD_FILE, PASSWORD_ENV = "password_file", "password_env"
+
+
+def named_password(options: Mapping[str, object]) -> str | None:
+    """What the options of a URL name, without the end of its line; None where they name nothing.
+
+    UsageError for a file or a variable that cannot be read."""
+    path, variable = options.get(PASSWORD_FILE), options.get(PASSWORD_ENV)
+    if isinstance(path, str) and path:
+        try:
+            return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            text, hint = f"{PASSWORD_FILE} {path[:200]} cannot be read", "name a file with the password in it"
+            raise UsageError(text, detail=type(error).__name__, hint=hint) from None
+    if isinstance(variable, str) and variable:
+        if variable not in os.environ:
+            raise UsageError(f"{PASSWORD_ENV}: there is no variable {variable[:40]}")
+        return os.environ[variable]
+    return None
+
+
+def password_alone(options: Mapping[str, object], what: str) -> str | None:
+    """`named_password` where no other options are taken: UsageError for one; `what` takes them."""
+    for name in options:
+        if name not in (PASSWORD_FILE, PASSWORD_ENV):
+            raise UsageError(f"option {name[:40]!r} of {what} is not known", hint=f"known: {PASSWORD_FILE}, {PASSWORD_ENV}")
+    return named_password(options)

@@ -1,0 +1,105 @@
+"""Paths and URLs that users name become absolute where they enter. The process that opens them may run in another folder: Spark's
+JVM, an executor, or an engine that reads a fact of its group."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from hotspare.base.errors import UsageError
+
+_SQLITE = "sqlite:///"
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_FILE = re.compile(r"file:(?://(?:localhost)?)?(/(?!/)[^?#]*)", re.IGNORECASE)
+"""A URL that is another spelling of a path."""
+_RELATIVE_FILE = re.compile(r"file:(?!/)", re.IGNORECASE)
+_OPTIONS = ("password_file", "key_file", "cache")
+_OPTION_ENDINGS = (".location", ".keytab", ".file")
+"""Of librdkafka, such as `ssl.ca.location`."""
+_NO_PATHS = ("", "probe")
+"""Values of such options that name no file."""
+
+
+def absolute_path(path: Path | str, folder: Path | None = None) -> Path:
+    """Returns the path; a relative one begins at `folder`. Without `folder` it begins at the current one, and `~/` at the user's
+    home: shells replace that only where a word begins. Symbolic links and `..` stay."""
+    if folder is not None:
+        return folder / path
+    given = Path(path)
+    return (given.expanduser() if given.parts[:1] == ("~",) else given).absolute()
+
+
+def absolute_url(url: str, folder: Path | None = None) -> str:
+    """Returns the URL with absolute paths: the file of `sqlite:///FILE`, and files that options name. Any other URL is unchanged.
+
+    UsageError if the folder's name holds a question mark, which ends the path of a `sqlite:` URL.
+    """
+    base, question, query = url.partition("?")
+    path = base.removeprefix(_SQLITE)
+    if path != base and path and not path.startswith("/"):
+        place = str(absolute_path(path, folder))
+        if "?" in place:
+            raise UsageError(f"file {place} cannot be named in a URL", hint="use a folder without a question mark in its name")
+        base = f"{_SQLITE}{place}"
+    return f"{base}{question}{'&'.join(_absolute_option(option, folder) for option in query.split('&'))}"
+
+
+def _absolute_option(option: str, folder: Path | None) -> str:
+    name, _, value = option.partition("=")
+    if not is_relative_option(unquote(name), unquote(value)):
+        return option
+    return f"{name}={quote(str(absolute_path('', folder)))}/{value}"
+
+
+def is_relative_option(name: str, value: str) -> bool:
+    """Whether the value of an option, of a URL or of a Kafka client, is a relative path."""
+    is_path = name in _OPTIONS or name.endswith(_OPTION_ENDINGS)
+    return is_path and value not in _NO_PATHS and not value.startswith("/")
+
+
+def absolute_place(text: str, folder: Path | None = None) -> str:
+    """Returns the path that a `file:` URL without options names, `absolute_url` of another text with a scheme, `absolute_path` of
+    any other text, and "" of an empty one. UsageError for a `file:` URL with a relative path, which URLs do not have."""
+    if found := _FILE.fullmatch(text):
+        return unquote(found[1])
+    if _RELATIVE_FILE.match(text):
+        raise UsageError(f"{text} has no absolute path, as a URL of a file does", hint="give a path, or a URL file:///PATH")
+    if not text or _SCHEME.match(text):
+        return absolute_url(text, folder)
+    return str(absolute_path(text, folder))
+
+
+def file_at(place: str) -> Path:
+    """Returns the path that `absolute_place` found. UsageError for a URL, which names no file of this machine."""
+    if found := _SCHEME.match(place):
+        raise UsageError(f"a place of {found[1]}: is not a file of this machine", hint="give a path, or a URL file:///PATH")
+    return Path(place)
+
+
+def user_folder(variable: str, default: str) -> Path:
+    """Returns hotspare's folder below the one that an environment variable of XDG names, or below `default` in the user's home if
+    it names no absolute path."""
+    named = Path(os.environ.get(variable, ""))
+    return (named if named.is_absolute() else Path.home() / default) / "hotspare"
+
+
+def display_path(path: Path) -> str:
+    """Returns the path as users in the current folder name it: relative if it is below."""
+    with contextlib.suppress(ValueError, OSError):
+        return str(path.relative_to(Path.cwd()))
+    return str(path)
+
+
+def named_path(url: str) -> Path | None:
+    """The file that a bus or coordination is in; None of a URL that names none, or is no right one: who opens it says so."""
+    path = url.removeprefix(_SQLITE).partition("?")[0] if url.startswith(_SQLITE) else ""
+    return Path(path) if path else None
+
+
+def has_its_file(url: str) -> bool:
+    """Whether that file exists; of a URL that names none nothing is known, so yes."""
+    path = named_path(url)
+    return path is None or path.exists()

@@ -1,0 +1,331 @@
+"""One SQLite file shared by several processes: connections, short write transactions, and what each failure means.
+
+The bus and the coordination of one machine both stand on it. It knows nothing of either: they give the schema and the errors.
+
+WAL lets readers go on while one process writes. A write takes the lock at its start (BEGIN IMMEDIATE), so nothing is written
+before the lock is held, and no transaction is refused half-way. Waiting for the lock is ours, in pauses of at most 2 ms: SQLite's
+own busy handler sleeps up to 100 ms at a time. A process that ends with `kill -9` gives its locks back; one that is frozen keeps
+them, and then the caller is told after `busy_timeout_ms`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hotspare.base.errors import BusLocked, HotspareError, UsageError
+from hotspare.base.file_locks import lock_holder
+from hotspare.base.retry import Retry
+
+_PAUSE_FIRST_S = 0.0002
+_PAUSE_MAX_S = 0.002
+_BUSY_CODES = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL))
+"""The last is what SQLite says when it has asked for a lock of the log's index a hundred times: whoever has it stands still."""
+_PRIMARY_CODE_MASK = 0xFF
+BUSY_TIMEOUT_MS_MAX = 60_000
+_WRITE_LOCK_BYTE = 120
+"""Of the file `-shm`, by the format of SQLite's WAL: who writes locks it."""
+
+T = TypeVar("T")
+
+
+class Sync(Enum):
+    """When a commit is on the disk: FULL before it returns, NORMAL some time later (a power cut may undo the newest commits)."""
+
+    FULL = "FULL"
+    NORMAL = "NORMAL"
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """A kind of files of hotspare: the number in their header, the version of their tables, and how these are made."""
+
+    name: str
+    application_id: int
+    version: int
+    schema: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileErrors:
+    """`locked`: nothing was written, another process holds the lock. `failed`: nothing was written. `unknown`: COMMIT failed, and
+    whether its frames reached the file is for the next reader to see."""
+
+    locked: type[HotspareError]
+    failed: type[HotspareError]
+    unknown: type[HotspareError]
+
+
+def parse_sqlite_url(url: str, busy_timeout_ms: int) -> tuple[Path, int]:
+    """File and busy timeout of `sqlite:///relative.db` or `sqlite:////absolute.db`, with `?busy_timeout_ms=n` or the one given.
+
+    The path is taken as it stands. UsageError where the URL has another form.
+    """
+    rest = url.removeprefix("sqlite://")
+    path, _, options = rest.partition("?")
+    if rest == url or not path.startswith("/") or len(path) < 2:
+        raise UsageError("a SQLite URL has three slashes and a file", hint="use sqlite:///relative.db or sqlite:////absolute.db")
+    for option in filter(None, options.split("&")):
+        name, _, value = option.partition("=")
+        if name != "busy_timeout_ms" or not value.isdecimal():
+            raise UsageError(f"option {option!r} of a SQLite URL is not known", hint="use ?busy_timeout_ms=300")
+        busy_timeout_ms = int(value)
+    return Path(path[1:]), busy_timeout_ms
+
+
+class _Session:
+    """A connection that is closed when its thread has ended."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self.connection.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and (code & _PRIMARY_CODE_MASK) in _BUSY_CODES
+
+
+class SqliteFile:
+    """Safe to use from several threads (each has a connection of its own) and from several processes.
+
+    UsageError when the file is not one of this kind, or has another version.
+    """
+
+    def __init__(self, path: Path, kind: FileKind, errors: FileErrors, sync: Sync, busy_timeout_ms: int) -> None:
+        if not 1 <= busy_timeout_ms <= BUSY_TIMEOUT_MS_MAX:
+            raise UsageError(f"a busy timeout of {busy_timeout_ms} ms cannot be used", hint=f"use 1 to {BUSY_TIMEOUT_MS_MAX} ms")
+        self.path = path.absolute()
+        self._kind = kind
+        self._errors = errors
+        self._sync = sync
+        self._busy_timeout_s = busy_timeout_ms / 1000
+        self._while_busy = Retry(lasting_s=self._busy_timeout_s, pause_s=_PAUSE_FIRST_S, pause_max_s=_PAUSE_MAX_S)
+        self._local = threading.local()
+        self._sessions: weakref.WeakSet[_Session] = weakref.WeakSet()
+        self._sessions_lock = threading.Lock()
+        self._closed = False
+        self._opened: tuple[int, int] | None = None
+        if not self.path.parent.is_dir():
+            raise UsageError(f"folder {self.path.parent} of {kind.name} {self.path.name} does not exist", hint="create it")
+        self._prepare()
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """All rows of a statement outside a transaction."""
+        return self.reading(lambda connection: connection.execute(sql, parameters).fetchall())
+
+    def reading(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        """What `read` returns; it is called again while the file is busy, so it must only read."""
+        self._check_place()
+        return self._read(read)
+
+    def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return self._while_busy.call(
+                lambda: read(self._connection()), lambda error: isinstance(error, sqlite3.Error) and _is_busy(error)
+            )
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+
+    @contextlib.contextmanager
+    def writing(self, sync: Sync | None = None) -> Iterator[sqlite3.Connection]:
+        """A write transaction, committed at the end of the block and undone if the block raises.
+
+        `sync` is for this transaction only; the file's own otherwise.
+        """
+        wanted = sync or self._sync
+        if wanted is not self._sync:
+            self._set_sync(wanted)
+        try:
+            self.reading(lambda connection: connection.execute("BEGIN IMMEDIATE"))
+            connection = self._connection()
+            try:
+                yield connection
+            except sqlite3.Error as error:
+                self._undo(connection)
+                raise self._failure(error) from error
+            except BaseException:
+                self._undo(connection)
+                raise
+            self._commit(connection)
+        finally:
+            if wanted is not self._sync:
+                self._set_sync(self._sync)
+
+    def close(self) -> None:
+        """Close the connections of all threads; no call may be under way."""
+        self._closed = True
+        with self._sessions_lock:
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.close()
+        self._local = threading.local()
+
+    def _connection(self) -> sqlite3.Connection:
+        session: _Session | None = getattr(self._local, "session", None)
+        if session is None:
+            if self._closed:
+                raise self._errors.failed(f"{self._kind.name} {self.path.name} was closed")
+            session = _Session(self._connect())
+            self._local.session = session
+            with self._sessions_lock:
+                self._sessions.add(session)
+        return session.connection
+
+    def _connect(self) -> sqlite3.Connection:
+        url = f"{self.path.as_uri()}?mode=rw"  # SQLite would make an empty file, which is no bus, in place of a deleted one
+        connection = sqlite3.connect(url, timeout=0, isolation_level=None, check_same_thread=False, uri=True)
+        try:
+            connection.execute(f"PRAGMA synchronous={self._sync.value}")
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _set_sync(self, sync: Sync) -> None:
+        self._read(lambda connection: connection.execute(f"PRAGMA synchronous={sync.value}").fetchall())
+
+    def _check_place(self) -> None:
+        """Refuses to go on with a file that nobody else finds: what is written there is lost, and what others write never comes."""
+        if self._opened is None:
+            return
+        try:
+            found = _identity(self.path)
+        except OSError as error:
+            raise self._moved("does not exist any more", error.strerror or str(error)) from error
+        if found != self._opened:
+            raise self._moved("was replaced", "another file has its name")
+
+    def _moved(self, what: str, detail: str) -> HotspareError:
+        return self._errors.failed(
+            f"{self._kind.name} {self.path.name} {what}", detail=f"{self.path}: {detail}", hint="put the file back that was there"
+        )
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._undo(connection)
+            self._forget_connection()
+            raise self._errors.unknown(
+                f"the commit to {self._kind.name} {self.path.name} was not answered",
+                detail=str(error),
+                hint="read what is there now: it may have been written",
+            ) from error
+
+    def _undo(self, connection: sqlite3.Connection) -> None:
+        if connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+
+    def _forget_connection(self) -> None:
+        session: _Session | None = getattr(self._local, "session", None)
+        if session is not None:
+            session.close()
+            self._local.session = None
+
+    def _locked(self) -> HotspareError:
+        holder = lock_holder(self.path.with_name(self.path.name + "-shm"), _WRITE_LOCK_BYTE) or lock_holder(self.path)
+        error = self._errors.locked(
+            f"{self._kind.name} {self.path.name} is locked by another process",
+            detail=f"waited {self._busy_timeout_s * 1000:.0f} ms for its write lock" + (f"; {holder} holds it" if holder else ""),
+            hint="end it, or let it go on" if holder and holder.is_stopped else "",
+        )
+        if holder is not None and isinstance(error, BusLocked):
+            error.holder = holder.process_id, holder.start
+        return error
+
+    def _failure(self, error: sqlite3.Error) -> HotspareError:
+        if _is_busy(error):
+            return self._locked()
+        return self._errors.failed(f"{self._kind.name} {self.path.name} cannot be used now", detail=f"{self.path}: {error}")
+
+    def _prepare(self) -> None:
+        """Make the file if there is none, then check that it is ours. Several processes may do this at once."""
+        if self.path.is_dir():
+            raise self._foreign()
+        try:
+            if not self.path.exists():
+                _make(self.path, self._kind)
+            self._check()
+            self._opened = _identity(self.path)
+        except (OSError, sqlite3.Error) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            hint = "is there room, and may files be made in its folder?"
+            raise UsageError(f"{self._kind.name} {self.path} cannot be made", detail=why, hint=hint) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _check(self) -> None:
+        try:
+            found = self.query("PRAGMA application_id")[0][0]
+            version = self.query("PRAGMA user_version")[0][0]
+        except HotspareError as error:
+            cause = error.__cause__
+            if isinstance(cause, sqlite3.DatabaseError) and cause.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+                raise self._foreign() from cause
+            raise
+        if found != self._kind.application_id:
+            raise self._foreign()
+        if version != self._kind.version:
+            raise UsageError(
+                f"{self._kind.name} {self.path} has format {version}, this hotspare reads {self._kind.version}",
+                hint="use the hotspare that wrote it, or a new file",
+            )
+
+    def _foreign(self) -> UsageError:
+        return UsageError(
+            f"{self.path} is not a {self._kind.name} of hotspare", hint="give the name of a file that does not exist yet"
+        )
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _make(path: Path, kind: FileKind) -> None:
+    """Under another name first, then linked to its own: nobody ever sees half of it, and of several makers one wins."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
+    try:
+        with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+            mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+            if mode != "wal":
+                raise UsageError(
+                    f"{kind.name} {path} cannot be kept in this folder",
+                    detail=f"journal mode is {mode}, wal is needed",
+                    hint="use a folder on a disk of this machine",
+                )
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in kind.schema:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={kind.version}")
+            connection.execute(f"PRAGMA application_id={kind.application_id}")
+            connection.execute("COMMIT")
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(OSError):
+                draft.with_name(draft.name + suffix).unlink(missing_ok=True)

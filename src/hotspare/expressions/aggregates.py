@@ -1,0 +1,352 @@
+"""Expressions over the rows of a group (SPEC A28): calls of aggregate functions are taken out, and what is left is an expression
+over their results and the key of the group.
+
+    ESP_aSum(x) / ESP_aCount() + 1        calls: sum of x, count of rows        left: `aggregate:0` / `aggregate:1` + 1
+
+What a call takes is itself an expression, over the fields of a row. In Spark SQL the functions have shorter names, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from hotspare.base.errors import Mistake, ProjectError
+from hotspare.expressions.arrays import ELEMENT
+from hotspare.expressions.checking import Checker, converted
+from hotspare.expressions.compiled import CompiledExpression, compiled_tree, parse, refusal
+from hotspare.expressions.function import TypeMismatch, converts, number
+from hotspare.expressions.prelude import NO_PRELUDE, Prelude, Typing
+from hotspare.expressions.tree import Call, Constant, ExpressionRefused, FieldRef, Literal, Statements, Tree, Typed, ValueType
+from hotspare.model.project import Dialect, Expression
+from hotspare.model.types import Field, FieldType, Schema
+
+PERIOD_S_MAX = 100 * 366 * 86_400
+
+
+class Aggregate(Enum):
+    """What is computed from the rows of a group; the value is the name in ESP XML, or the one that only Spark SQL knows."""
+
+    SUM = "ESP_aSum"
+    AVERAGE = "ESP_aAve"
+    COUNT = "ESP_aCount"
+    COUNT_NON_NULL = "ESP_aCountNonNull"
+    COUNT_NULL = "ESP_aCountNull"
+    COUNT_OPCODES = "ESP_aCountOpcodes"
+    LAST = "ESP_aLast"
+    LAST_NON_DELETE = "ESP_aLastNonDelete"
+    LAST_OPCODE = "ESP_aLastOpcode"
+    DEVIATION = "ESP_aStd"
+    VARIANCE = "ESP_aVariance"
+    SPREAD = "ESP_aCSS"
+    SQUARES = "ESP_aUSS"
+    VARIATION = "ESP_aCV"
+    WEIGHTED = "ESP_aWAve"
+    IDENTIFIER = "ESP_aGUID"
+    SUM_TIMED = "ESP_aSumTimed"
+    AVERAGE_TIMED = "ESP_aAveTimed"
+    COUNT_TIMED = "ESP_aCountTimed"
+    MIN_TIMED = "ESP_aMinTimed"
+    MAX_TIMED = "ESP_aMaxTimed"
+    MIN = "ESP_aMin"
+    MAX = "ESP_aMax"
+    COUNT_DISTINCT = "ESP_aCountDistinct"
+    MODE = "ESP_aMode"
+    FIRST = "ESP_aFirst"
+    LAG = "ESP_aLag"
+    CONCATENATION = "ESP_aCat"
+    COLLECTION = "collect"
+    MEDIAN = "median"
+    PERCENTILE = "percentile"
+    NTH = "nth"
+
+
+class Takes(Enum):
+    """What one argument is."""
+
+    NUMBER = "a number"
+    """int64, money or double"""
+    WHOLE_OR_DOUBLE = "a number that is no money"
+    """int64 or double: what is computed from it is a double"""
+    VALUE = "a value"
+    OPCODE = "1, 2 or 3: insert, update or delete"
+    PERIOD = "a number of seconds"
+    PLACE = "a whole number from 0 on"
+    NUMBER_OF_ROW = "a whole number from 1 on"
+    SHARE = "a number from 0 to 1"
+    TEXT = "a value as text"
+    ELEMENT = "a number that an array holds"
+    """int32, int64 or double, as text"""
+    SEPARATOR = "a text"
+
+
+_CONSTANTS = frozenset({Takes.OPCODE, Takes.PERIOD, Takes.PLACE, Takes.NUMBER_OF_ROW, Takes.SHARE, Takes.SEPARATOR})
+PLACE_MAX = 1_000
+
+
+_SAME = None
+"""The result is of the type of the first argument."""
+_OPCODES = {"I": 1, "U": 2, "D": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateFunction:
+    """`takes`: its arguments, of which the last ones may be left out after `required`. `spark`: names that only Spark SQL knows, in
+    lower case."""
+
+    aggregate: Aggregate
+    takes: tuple[Takes, ...]
+    result: ValueType | None
+    meaning: str
+    spark: tuple[str, ...] = ()
+    required: int = -1
+
+
+_N, _D, _V, _P = Takes.NUMBER, Takes.WHOLE_OR_DOUBLE, Takes.VALUE, Takes.PERIOD
+_INT32, _INT64, _DOUBLE, _STRING = ValueType.INT32, ValueType.INT64, ValueType.DOUBLE, ValueType.STRING
+A = Aggregate
+
+AGGREGATE_FUNCTIONS = (
+    AggregateFunction(A.SUM, (_N,), _SAME, "the sum; of whole numbers int64", ("sum",)),
+    AggregateFunction(A.AVERAGE, (_D,), _DOUBLE, "the average", ("avg", "mean")),
+    AggregateFunction(A.COUNT, (_V,), _INT64, "how many rows there are; with an argument, how many values", ("count",), 0),
+    AggregateFunction(A.COUNT_NON_NULL, (_V,), _INT64, "how many values are not null"),
+    AggregateFunction(A.COUNT_NULL, (_V,), _INT64, "how many values are null"),
+    AggregateFunction(A.COUNT_OPCODES, (Takes.OPCODE,), _INT64, "how many events had this opcode since the group began"),
+    AggregateFunction(A.LAST, (_V,), _SAME, "the value of the last event, be it a delete"),
+    AggregateFunction(A.LAST_NON_DELETE, (_V,), _SAME, "the value of the last event that was no delete"),
+    AggregateFunction(A.LAST_OPCODE, (), _INT32, "the opcode of the last event: 1 insert, 2 update, 3 delete"),
+    AggregateFunction(A.DEVIATION, (_D,), _DOUBLE, "the standard deviation of a sample", ("stddev", "stddev_samp", "std")),
+    AggregateFunction(A.VARIANCE, (_D,), _DOUBLE, "the variance of a sample", ("variance", "var_samp")),
+    AggregateFunction(A.SPREAD, (_D,), _DOUBLE, "the sum of squared differences from the average"),
+    AggregateFunction(A.SQUARES, (_D,), _DOUBLE, "the sum of squares"),
+    AggregateFunction(A.VARIATION, (_D,), _DOUBLE, "the standard deviation in percent of the average; null where that is 0"),
+    AggregateFunction(
+        A.WEIGHTED, (_D, _D), _DOUBLE, "the average, each value with the weight before it; null where these sum up to 0"
+    ),
+    AggregateFunction(A.IDENTIFIER, (), _STRING, "a text of its own for each change of the group"),
+    AggregateFunction(A.SUM_TIMED, (_N, _P), _SAME, "the sum of what came in this period"),
+    AggregateFunction(A.AVERAGE_TIMED, (_D, _P), _DOUBLE, "the average of what came in this period"),
+    AggregateFunction(A.COUNT_TIMED, (_P,), _INT64, "how many rows came in this period"),
+    AggregateFunction(A.MIN_TIMED, (_V, _P), _SAME, "the least value that came in this period"),
+    AggregateFunction(A.MAX_TIMED, (_V, _P), _SAME, "the greatest value that came in this period"),
+    AggregateFunction(A.MIN, (_V,), _SAME, "the least value", ("min",)),
+    AggregateFunction(A.MAX, (_V,), _SAME, "the greatest value; NaN is the greatest of all", ("max",)),
+    AggregateFunction(A.COUNT_DISTINCT, (_V,), _INT64, "how many different values there are", ("count_distinct",)),
+    AggregateFunction(A.MODE, (_V,), _SAME, "the value that is there most often, the least of these", ("mode",)),
+    AggregateFunction(A.FIRST, (_V,), _SAME, "the value of the row that came first", ("first",)),
+    AggregateFunction(A.LAG, (_V, Takes.PLACE), _SAME, "the value of a row before the last one: 0 is the last itself"),
+    AggregateFunction(A.CONCATENATION, (Takes.TEXT, Takes.SEPARATOR), _STRING, "all values in order of arrival, as one text"),
+    AggregateFunction(
+        A.COLLECTION, (Takes.ELEMENT,), _SAME, "all values in order of arrival, as an array", ("collect_list", "array_agg")
+    ),
+    AggregateFunction(A.MEDIAN, (_D,), _DOUBLE, "the value in the middle, or between both in the middle", ("median",)),
+    AggregateFunction(A.PERCENTILE, (_D, Takes.SHARE), _DOUBLE, "the value at a share of the way, in proportion", ("quantile",)),
+    AggregateFunction(A.NTH, (_V, Takes.NUMBER_OF_ROW), _SAME, "the value of a row in order of arrival: 1 is the first", ("nth",)),
+)
+_BY_NAME = {
+    Dialect.ESP: {f.aggregate.value.lower(): f for f in AGGREGATE_FUNCTIONS if f.aggregate.value.startswith("ESP_")},
+    Dialect.SPARK_SQL: {name: f for f in AGGREGATE_FUNCTIONS for name in (f.aggregate.value.lower(), *f.spark)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """`arguments` are over the fields of a row, all of a field's type; `constants`: what else it is given, in order. `type`: of the
+    result."""
+
+    aggregate: Aggregate
+    arguments: tuple[CompiledExpression, ...]
+    constants: tuple[Constant, ...]
+    type: ValueType
+
+    @property
+    def computes(self) -> object:
+        """Equal where the results are."""
+        return self.aggregate, tuple(argument.tree for argument in self.arguments), self.constants
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """`made`: the key of a group and a field for each call; `outputs` compute the fields of the window from these."""
+
+    calls: tuple[AggregateCall, ...]
+    made: Schema
+    outputs: tuple[CompiledExpression, ...]
+
+
+class AggregateReader:
+    """Reads expressions over groups of rows of the schema `given`, by the fields `groups`, and collects their calls. `prelude`:
+    constants and functions that they see."""
+
+    def __init__(self, given: Schema, groups: Sequence[str], prelude: Prelude = NO_PRELUDE) -> None:
+        self._prelude = prelude
+        self._given = given
+        self._groups = tuple(groups)
+        self._fields = {f.name: ValueType.of(f.type) for f in given.fields}
+        self.calls: list[AggregateCall] = []
+
+    def compiled(self, expression: Expression, field: Field | None, label: str) -> CompiledExpression:
+        """What is left of an expression for a field; None where nobody knows for which. ProjectError with one mistake."""
+
+        def typing(tree: Tree | Statements) -> Typed:
+            if isinstance(tree, Statements):
+                raise ExpressionRefused(tree.column or 1, "an aggregate takes expressions, not statements", "write one expression")
+            left = self._left_of(tree, expression, label)
+            checker = self._checker(self._visible(), expression.dialect)
+            return checker.typed(left) if field is None else checker.assigned(left, ValueType.of(field.type), field.name)
+
+        try:
+            typed = typing(parse(expression.text, expression.dialect))
+        except ExpressionRefused as refused:
+            raise refusal(expression, label, refused) from None
+        visible = Schema(tuple(Field(name, FieldType(type_.value)) for name, type_ in self._visible().items()))
+        return compiled_tree(typed, expression.text, label, visible)
+
+    def _checker(self, fields: dict[str, ValueType], dialect: Dialect) -> Checker:
+        return Typing(fields, dialect, self._prelude).code().checker
+
+    def _visible(self) -> dict[str, ValueType]:
+        keys = {name: self._fields[name] for name in self._groups if name in self._fields}
+        return keys | {f"aggregate:{i}": call.type for i, call in enumerate(self.calls)}
+
+    def _left_of(self, tree: Tree, expression: Expression, label: str) -> Tree:
+        if isinstance(tree, Literal):
+            return tree
+        if isinstance(tree, FieldRef):
+            return self._key(tree, expression.dialect)
+        if not isinstance(tree, Call):
+            raise ExpressionRefused(tree.column, "an aggregate has no variables", "compute it in a window behind the aggregate")
+        function = _BY_NAME[expression.dialect].get(tree.written.lower()) if not tree.function else None
+        if function is None:
+            arguments = tuple(self._left_of(argument, expression, label) for argument in tree.arguments)
+            return Call(tree.function, tree.written, arguments, tree.column)
+        call = self._call(tree, function, expression, label)
+        known = [each.computes for each in self.calls]
+        if call.computes not in known:
+            self.calls.append(call)
+        return FieldRef(f"aggregate:{[*known, call.computes].index(call.computes)}", tree.column)
+
+    def _key(self, node: FieldRef, dialect: Dialect) -> FieldRef:
+        alike = [n for n in self._fields if n == node.name or (dialect is Dialect.SPARK_SQL and n.lower() == node.name.lower())]
+        if len(alike) == 1 and alike[0] not in self._groups:
+            hint = f"take it from the rows of the group, for example with ESP_aLast({alike[0]}), or make it a key of the window"
+            raise ExpressionRefused(node.column, f"field {alike[0]} may differ between the rows of a group", hint)
+        return node
+
+    def _call(self, call: Call, function: AggregateFunction, expression: Expression, label: str) -> AggregateCall:
+        least = len(function.takes) if function.required < 0 else function.required
+        if not least <= len(call.arguments) <= len(function.takes):
+            wanted = str(least) if least == len(function.takes) else f"{least} to {len(function.takes)}"
+            message = f"{call.written}: {len(call.arguments)} arguments given, {wanted} wanted"
+            raise ExpressionRefused(call.column, message, "give as many as it takes")
+        arguments = call.arguments
+        if function.aggregate is Aggregate.WEIGHTED:
+            arguments = tuple(_only_with(a, b, call) for a, b in (arguments, arguments[::-1]))
+        made: list[CompiledExpression] = []
+        constants: list[Constant] = []
+        array: ValueType | None = None
+        for tree, takes in zip(arguments, function.takes, strict=False):
+            if takes in _CONSTANTS:
+                constants.append(_constant(tree, takes, call))
+            else:
+                typed = self._argument(tree, takes, function, call, expression.dialect)
+                made.append(compiled_tree(typed, expression.text, label, self._given))
+                if takes is Takes.ELEMENT:
+                    array = self._array_of(tree, call, expression.dialect)
+        if function.aggregate is Aggregate.WEIGHTED and made[0].tree.type is not made[1].tree.type:
+            made = [compiled_tree(converted(each.tree, ValueType.DOUBLE), expression.text, label, self._given) for each in made]
+        type_ = array or function.result or made[0].tree.type
+        return AggregateCall(function.aggregate, tuple(made), tuple(constants), type_)
+
+    def _argument(self, tree: Tree, takes: Takes, function: AggregateFunction, call: Call, dialect: Dialect) -> Typed:
+        self._refuse_nested(tree, call, dialect)
+        if takes in (Takes.TEXT, Takes.ELEMENT):
+            tree = Call("cast", call.written, (tree, Literal("string", ValueType.STRING)), call.column)
+        typed = self._checker(self._fields, dialect).typed(tree)
+        if takes in (Takes.TEXT, Takes.ELEMENT):
+            return typed
+        if takes is Takes.VALUE:
+            if typed.type is ValueType.BOOLEAN and converts(typed.type, ValueType.INT64, dialect):
+                return converted(typed, ValueType.INT64)
+            if typed.type in (ValueType.BOOLEAN, ValueType.NULL):
+                raise ExpressionRefused(call.column, f"{call.written}: no field can be {typed.type.value}", "give it a field")
+            return typed
+        try:
+            type_ = number([typed.type], dialect)
+        except TypeMismatch as mismatch:
+            raise ExpressionRefused(call.column, f"{call.written}: {mismatch.message}", mismatch.hint) from None
+        type_ = ValueType.INT64 if type_ is ValueType.INT32 else type_
+        if takes is Takes.WHOLE_OR_DOUBLE and type_ is ValueType.MONEY:
+            type_ = ValueType.DOUBLE
+        return converted(typed, type_)
+
+    def _array_of(self, tree: Tree, call: Call, dialect: Dialect) -> ValueType:
+        """The type of an array of such values."""
+        found = Checker(self._fields, dialect).typed(tree).type
+        arrays = {element: array for array, element in ELEMENT.items()}
+        if found not in arrays:
+            message = f"{call.written}: the values are {found.value}, and arrays hold numbers"
+            raise ExpressionRefused(call.column, message, f"give it one of: {', '.join(each.value for each in arrays)}")
+        return arrays[found]
+
+    def _refuse_nested(self, tree: Tree, outer: Call, dialect: Dialect) -> None:
+        for call in _calls(tree):
+            if not call.function and call.written.lower() in _BY_NAME[dialect]:
+                message = f"{outer.written} of {call.written}: aggregate functions take fields of rows"
+                raise ExpressionRefused(call.column, message, "put a second aggregate behind the first")
+
+
+def compile_aggregation(
+    window: str,
+    given: Schema,
+    computed: Iterable[tuple[Field, Expression | None]],
+    groups: Sequence[Field],
+    prelude: Prelude = NO_PRELUDE,
+) -> Aggregation:
+    """The fields of a window, each with its expression, or None where it is a key. ProjectError with all mistakes."""
+    reader = AggregateReader(given, [field.name for field in groups], prelude)
+    outputs: list[CompiledExpression] = []
+    mistakes: list[Mistake] = []
+    for field, written in computed:
+        expression = written or Expression(f"`{field.name}`", Dialect.SPARK_SQL)
+        try:
+            outputs.append(reader.compiled(expression, field, f"window {window}, field {field.name}"))
+        except ProjectError as error:
+            mistakes += error.mistakes
+    if mistakes:
+        raise ProjectError(window, mistakes)
+    made = [Field(f"aggregate:{i}", FieldType(call.type.value)) for i, call in enumerate(reader.calls)]
+    return Aggregation(tuple(reader.calls), Schema((*groups, *made)), tuple(outputs))
+
+
+def _calls(tree: Tree) -> Iterable[Call]:
+    if isinstance(tree, Call):
+        yield tree
+        for argument in tree.arguments:
+            yield from _calls(argument)
+
+
+def _only_with(tree: Tree, other: Tree, call: Call) -> Tree:
+    """A value where another one is not null."""
+    return Call("case", call.written, (Call("isnotnull", call.written, (other,)), tree, Literal(None, ValueType.NULL)), call.column)
+
+
+def _constant(tree: Tree, takes: Takes, call: Call) -> Constant:
+    value = tree.value if isinstance(tree, Literal) else None
+    if takes is Takes.SEPARATOR and isinstance(value, str):
+        return value
+    if takes is Takes.OPCODE:
+        value = _OPCODES.get(value.upper(), 0) if isinstance(value, str) else value
+        if value in _OPCODES.values():
+            return value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        if takes is Takes.PERIOD and 0 < value <= PERIOD_S_MAX:
+            return round(value * 1_000_000)
+        if takes is Takes.SHARE and 0 <= value <= 1:
+            return float(value)
+        least = 0 if takes is Takes.PLACE else 1
+        if takes in (Takes.PLACE, Takes.NUMBER_OF_ROW) and isinstance(value, int) and least <= value <= PLACE_MAX:
+            return value
+    raise ExpressionRefused(call.column, f"{call.written}: {takes.value} is wanted", "write the value itself, not a field")

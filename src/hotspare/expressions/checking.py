@@ -1,0 +1,321 @@
+"""From the untyped tree to the typed one: fields and functions are looked up, conversions inserted, mistakes found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from hotspare.base.errors import UsageError
+from hotspare.expressions.casts import assignable, castable
+from hotspare.expressions.documents import JSON_FUNCTIONS, XML_FUNCTIONS, json_path, xpath_of
+from hotspare.expressions.function import Function, TypeMismatch, converts
+from hotspare.expressions.functions import CAST_NAMES, CHANCE, EVENT_COUNTER, NAMES, OF_MOMENT, OF_POSITION, REFUSED, lookup
+from hotspare.expressions.patterns import named_groups
+from hotspare.expressions.text import replacement
+from hotspare.expressions.times import TRUNC_UNITS, check_format
+from hotspare.expressions.tree import (
+    Call,
+    Constant,
+    ExpressionRefused,
+    FieldRef,
+    Literal,
+    Method,
+    Tree,
+    Typed,
+    TypedCall,
+    TypedField,
+    TypedLiteral,
+    ValueType,
+)
+from hotspare.model.names import nearest
+from hotspare.model.project import Dialect
+from hotspare.rows.values import DateFormat
+
+_WIDE = (ValueType.INT64, ValueType.MONEY, ValueType.DOUBLE)
+_TIMES = (ValueType.DATE, ValueType.STAMP)
+_NARROW = (ValueType.INT32, ValueType.INT64, *_TIMES)
+"""Where what is wide may not fit."""
+HIDDEN = "hs:"
+"""Before names that no expression can write."""
+COUNTER_FIELD = "hs:event-counter"
+"""The field that eventCounter() reads; a functional window supplies it (int64)."""
+EVENT_NUMBER_FIELD = "hs:event-number"
+"""The field that eventNumber() reads: 0 for the event itself, 1, 2, 3 ... for those of its loops."""
+POSITION_FIELD = "hs:position"
+"""The same count, where guid() and random() are drawn from it and nothing else."""
+MOMENT_FIELD = "hs:moment"
+"""The field that Today() and its like read: the system time of the event (stamp)."""
+_CASTS = {"cast": "cast", "try_cast": "try_cast", "cast_stored": "convert_checked"}
+_SQL_NAME = {ValueType.INT32: "int", ValueType.INT64: "bigint", ValueType.STAMP: "timestamp", ValueType.MONEY: "decimal(18,4)"}
+
+
+@dataclass
+class SeenNames:
+    """What an expression sees beside fields: variables by name, and functions by name in lower case."""
+
+    variables: dict[str, Typed] = field(default_factory=dict)
+    functions: dict[str, Callable[[Call, Sequence[Typed]], Typed]] = field(default_factory=dict)
+    label: str = ""
+    """Tells expressions from each other for what they draw."""
+
+    def seed(self, column: int) -> int:
+        """An int64 for a call that stands at a column."""
+        return xxhash.xxh3_64_intdigest(f"{self.label} {column}".encode()) - (1 << 63)
+
+    def method(self, node: Method, checker: Checker) -> Typed:
+        """ExpressionRefused where the variable has none, or not here."""
+        message = f"{node.variable}.{node.name}(...) is a method, and {node.variable} is no variable with a regular expression"
+        hint = "declare it: regex r, and compile it in the initializer; or as an array: integer array a"
+        raise ExpressionRefused(node.column, message, hint)
+
+
+class Checker:
+    """Types one expression over `fields` (names to types; COUNTER_FIELD among them where eventCounter() is allowed)."""
+
+    def __init__(self, fields: Mapping[str, ValueType], dialect: Dialect, scope: SeenNames | None = None) -> None:
+        self._fields = fields
+        self._dialect = dialect
+        self._scope = scope or SeenNames()
+
+    def typed(self, node: Tree) -> Typed:
+        """ExpressionRefused with the column of the first mistake."""
+        if isinstance(node, Literal):
+            return TypedLiteral(node.value, node.type)
+        if isinstance(node, FieldRef):
+            return self._field(node)
+        if isinstance(node, Method):
+            return self._scope.method(node, self)
+        if node.function in _CASTS:
+            return self._cast(node)
+        if not node.function:
+            return self._unknown(node)
+        arguments = [self.typed(a) for a in node.arguments]
+        function = lookup(node.function)
+        try:
+            signature = function.rule([a.type for a in arguments], self._dialect)
+        except TypeMismatch as mismatch:
+            raise ExpressionRefused(node.column, f"{node.written}: {mismatch.message}", mismatch.hint) from None
+        constants = (*function.literals, *function.patterns, *function.replacements)
+        self._check_literals(node, arguments, constants)
+        fitted = tuple(converted(a, t) for a, t in zip(arguments, signature.arguments, strict=True))
+        for place in constants:
+            if place < len(fitted) and not isinstance(fitted[place], TypedLiteral):
+                what = f"argument {place + 1} is {arguments[place].type.value}, {signature.arguments[place].value} is wanted"
+                raise ExpressionRefused(node.column, f"{node.written}: {what}", "write a constant of that type")
+        _check_patterns(node, fitted, function)
+        return TypedCall(function.name, fitted, signature.result, node.column)
+
+    def named(self, name: str) -> Typed | None:
+        """The variable or field of this name."""
+        if name in self._scope.variables:
+            return self._scope.variables[name]
+        return TypedField(name, self._fields[name]) if name in self._fields else None
+
+    def condition(self, node: Tree) -> Typed:
+        """A typed tree of type boolean."""
+        return self.truth(self.typed(node))
+
+    def truth(self, typed: Typed) -> Typed:
+        """The same as a condition."""
+        if typed.type is ValueType.BOOLEAN or converts(typed.type, ValueType.BOOLEAN, self._dialect):
+            return converted(typed, ValueType.BOOLEAN)
+        raise ExpressionRefused(1, f"the condition is {typed.type.value}, boolean is wanted", "compare it with something")
+
+    def slot(self, typed: Typed) -> Typed:
+        """The same as an int64: a number without its fraction, true as 1 and false as 0."""
+        if typed.type is ValueType.STRING or not castable(typed.type, ValueType.INT64):
+            hint = "compute a number, or a condition that is 1 where it is true and 0 where it is not"
+            raise ExpressionRefused(1, f"the splitter is {typed.type.value}, a number is wanted", hint)
+        if typed.type in (ValueType.INT64, ValueType.NULL):
+            return converted(typed, ValueType.INT64)
+        return TypedCall("cast", (typed,), ValueType.INT64)
+
+    def assigned(self, node: Tree, target: ValueType, field: str) -> Typed:
+        """A typed tree of the type of the field that it is assigned to."""
+        return self.fitted(self.typed(node), target, f"field {field}")
+
+    def fitted(self, typed: Typed, target: ValueType, what: str) -> Typed:
+        """The same as a value that is assigned to `what`, which is of the type `target`."""
+        if typed.type is target or converts(typed.type, target, self._dialect):
+            return converted(typed, target)
+        if assignable(typed.type, target, self._dialect):
+            return TypedCall("assign", (typed,), target)
+        message = f"the expression is {typed.type.value}, {what} is {target.value}"
+        hint = f"compute a value of that type, or change the type of the {what.split()[0]}"
+        if castable(typed.type, target):
+            hint = f"write cast(... as {_SQL_NAME.get(target, target.value)})" if self._dialect is Dialect.SPARK_SQL else ""
+            hint = hint or f"convert it, for example with to{'String' if target is ValueType.STRING else 'Double'}(...)"
+        raise ExpressionRefused(1, message, hint)
+
+    def kept(self, typed: Typed, target: ValueType, what: str) -> Typed:
+        """The same as a value of a variable: what is no such value becomes one as if it were converted by name."""
+        if not (assignable(typed.type, target, self._dialect) or typed.type is target) and castable(typed.type, target):
+            return TypedCall("convert_checked", (typed,), target)
+        return self.fitted(typed, target, what)
+
+    def _field(self, node: FieldRef) -> Typed:
+        if node.name in self._scope.variables:
+            return self._scope.variables[node.name]
+        found = node.name if node.name in self._fields else ""
+        if not found and self._dialect is Dialect.SPARK_SQL:
+            alike = [name for name in self._fields if name.lower() == node.name.lower()]
+            found = alike[0] if len(alike) == 1 else ""
+        if not found or found.startswith(HIDDEN):
+            names = [n for n in self._fields if not n.startswith(HIDDEN)]
+            raise ExpressionRefused(node.column, f"unknown field {node.name}", nearest(node.name, names))
+        return TypedField(found, self._fields[found])
+
+    def _unknown(self, node: Call) -> Typed:
+        name = node.written.lower()
+        if name in self._scope.functions:
+            return self._scope.functions[name](node, [self.typed(a) for a in node.arguments])
+        if name == EVENT_COUNTER:
+            if node.arguments:
+                raise ExpressionRefused(node.column, "eventCounter takes no argument", "write eventCounter()")
+            if COUNTER_FIELD in self._fields:
+                return TypedField(COUNTER_FIELD, ValueType.INT64)
+            raise ExpressionRefused(
+                node.column, "eventCounter() keeps a count, which only a functional window has", "use it in a functional window"
+            )
+        if name == "eventnumber" and EVENT_NUMBER_FIELD in self._fields and not node.arguments:
+            return TypedField(EVENT_NUMBER_FIELD, ValueType.INT64)
+        if name in OF_POSITION and self._dialect.is_sas:
+            return self._of_position(node, name)
+        if name in OF_MOMENT and self._dialect.is_sas:
+            return self._of_moment(node, OF_MOMENT[name])
+        if name in REFUSED or name in OF_POSITION:
+            hint = "use a field of the event instead"
+            raise ExpressionRefused(node.column, f"function {node.written} is not allowed: {REFUSED.get(name, CHANCE)}", hint)
+        names = sorted([*NAMES[self._dialect], *CAST_NAMES[self._dialect], *self._scope.functions])
+        raise ExpressionRefused(node.column, f"unknown function {node.written}", nearest(name, names))
+
+    def _of_position(self, node: Call, name: str) -> Typed:
+        """What is drawn from the place of the event among those that came to the window, and of the call in its expression."""
+        if POSITION_FIELD not in self._fields:
+            raise ExpressionRefused(node.column, f"{node.written} cannot be used here", "use it in a compute or functional window")
+        position = TypedField(POSITION_FIELD, ValueType.INT64)
+        function = OF_POSITION[name]
+        seed = TypedLiteral(self._scope.seed(node.column), ValueType.INT64)
+        limits = [self.fitted(self.typed(a), ValueType.DOUBLE, f"argument of {node.written}") for a in node.arguments]
+        most = 0 if function == "guid" else 2
+        if len(limits) > most:
+            raise ExpressionRefused(
+                node.column, f"{node.written}: {len(limits)} arguments given, 0 to {most} wanted", "leave some out"
+            )
+        if function == "guid":
+            return TypedCall(function, (position, seed), ValueType.STRING, node.column)
+        ends: list[Typed] = [TypedLiteral(0.0, ValueType.DOUBLE), TypedLiteral(1.0, ValueType.DOUBLE)]
+        between = limits if len(limits) == 2 else [ends[0], *(limits or ends[1:])]
+        return TypedCall(function, (position, seed, *between), ValueType.DOUBLE, node.column)
+
+    def _of_moment(self, node: Call, wanted: str) -> Typed:
+        """What a clock of SAS would say, of the time of the event."""
+        if MOMENT_FIELD not in self._fields:
+            hint = "use it in a compute, filter or functional window"
+            raise ExpressionRefused(node.column, f"{node.written} cannot be used here", hint)
+        if node.arguments:
+            raise ExpressionRefused(node.column, f"{node.written} takes no argument", f"write {node.written}()")
+        moment: Typed = TypedField(MOMENT_FIELD, ValueType.STAMP)
+        if wanted == "today":
+            seconds = TypedCall("cast", (moment,), ValueType.DATE, node.column)
+            return TypedCall("cast", (seconds,), ValueType.STAMP, node.column)
+        if wanted in ("micros", "millis"):
+            micros = TypedCall("unix_micros", (moment,), ValueType.INT64, node.column)
+            thousand = TypedLiteral(1000, ValueType.INT64)
+            return micros if wanted == "micros" else TypedCall("div", (micros, thousand), ValueType.INT64, node.column)
+        if wanted == "midnight":
+            moment = TypedCall("date_trunc", (TypedLiteral("day", ValueType.STRING), moment), ValueType.STAMP, node.column)
+        return TypedCall("unix_seconds", (moment,), ValueType.INT64, node.column)
+
+    def _cast(self, node: Call) -> Typed:
+        argument, name = self.typed(node.arguments[0]), node.arguments[1]
+        assert isinstance(name, Literal)
+        target = ValueType(name.value)
+        if not castable(argument.type, target):
+            raise ExpressionRefused(
+                node.column, f"{node.written}: {argument.type.value} cannot become {target.value}", "convert it to string first"
+            )
+        if argument.type is target or argument.type is ValueType.NULL:
+            return converted(argument, target)
+        if self._dialect is Dialect.FUNCTIONS and argument.type is ValueType.STRING:
+            return TypedCall("convert_text", (argument,), target, node.column)
+        return TypedCall(_CASTS[node.function], (argument,), target, node.column)
+
+    def _check_literals(self, node: Call, arguments: Sequence[Typed], places: Iterable[int]) -> None:
+        for place in places:
+            if place >= len(arguments):
+                continue
+            if not isinstance(arguments[place], TypedLiteral):
+                raise ExpressionRefused(
+                    node.column, f"{node.written}: argument {place + 1} must be a constant", "write the value itself, not a field"
+                )
+        for place, check in _TEXTS.get(node.function, {}).items():
+            given = arguments[place] if place < len(arguments) else None
+            if isinstance(given, TypedLiteral) and isinstance(given.value, str):
+                try:
+                    check(given.value)
+                except (ValueError, UsageError) as error:
+                    what = f"{given.value[:40]!r} cannot be used: {error}"
+                    raise ExpressionRefused(node.column, f"{node.written}: {what}", "write another one") from None
+        if node.function == "date_trunc" and isinstance(arguments[0], TypedLiteral):
+            unit = str(arguments[0].value).lower()
+            if unit not in TRUNC_UNITS:
+                raise ExpressionRefused(node.column, f"unknown unit {unit}", nearest(unit, TRUNC_UNITS))
+
+
+_TEXTS: Mapping[str, Mapping[int, Callable[[str], object]]] = {
+    **{name: {1: json_path} for name in JSON_FUNCTIONS},
+    **{name: {1: xpath_of} for name in XML_FUNCTIONS},
+    "time_string": {1: check_format},
+    "time_parse": {1: DateFormat.of},
+}
+"""By function what its constant texts have to be."""
+
+
+def _check_patterns(node: Call, arguments: Sequence[Typed], function: Function) -> None:
+    places = [place for place in function.patterns if place < len(arguments)]
+    values = {i: a.value for i, a in enumerate(arguments) if isinstance(a, TypedLiteral) and a.value is not None}
+    new = [values[place] for place in function.replacements if place in values]
+    for place in places:
+        if place in values:
+            check_regex(node, [values[place], *new])
+
+
+def check_regex(node: Call | Method, constants: Sequence[Constant]) -> None:
+    """The pattern and, where there is one, what it is replaced by."""
+    pattern, *new = (str(constant) for constant in constants)
+    written = node.written if isinstance(node, Call) else node.name
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+        pc.extract_regex(pa.array([""]), named_groups(pattern).pattern)
+        for text in new:
+            pc.replace_substring_regex(pa.array([""]), pattern, replacement(text))
+    except (pa.ArrowInvalid, ValueError) as error:
+        raise ExpressionRefused(node.column, f"{written}: {error}", "the syntax is that of RE2") from None
+
+
+def converted(node: Typed, target: ValueType) -> Typed:
+    """`node` as `target`, to which it converts."""
+    if node.type is target:
+        return node
+    if isinstance(node, TypedLiteral):
+        if node.value is None:
+            return TypedLiteral(None, target)
+        if target in (ValueType.INT64, ValueType.DOUBLE) and node.type in (ValueType.INT32, ValueType.INT64):
+            assert isinstance(node.value, int)
+            return TypedLiteral(float(node.value) if target is ValueType.DOUBLE else node.value, target)
+    checked = (
+        (target is ValueType.MONEY and node.type is not ValueType.BOOLEAN)
+        or (target is ValueType.STAMP and node.type is ValueType.DATE)
+        or (node.type in _WIDE and target in _NARROW)
+        or (node.type in _TIMES and target is ValueType.INT32)
+    )
+    if node.type is ValueType.NULL:
+        return TypedLiteral(None, target)
+    if node.type is ValueType.STRING:
+        return TypedCall("convert_text", (node,), target)
+    return TypedCall("convert_checked" if checked else "convert", (node,), target)

@@ -1,0 +1,177 @@
+"""Comparison and logic. NaN equals NaN and is greater than every other number, as in Spark; null is unknown (three-valued)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from math import isnan
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.expressions.arrays import ARRAYS, comparable
+from hotspare.expressions.frame import Frame, Value
+from hotspare.expressions.function import (
+    BOOLEAN,
+    DOUBLE,
+    INT32,
+    Evaluate,
+    Evaluator,
+    Function,
+    Signature,
+    TypeMismatch,
+    alike,
+    common,
+    count_between,
+    eager,
+    fixed,
+    plain,
+    variadic,
+)
+from hotspare.expressions.tree import TypedCall, ValueType
+from hotspare.model.project import Dialect
+from hotspare.rows.elementwise import true_rows
+
+_FLOAT64 = pa.float64()
+
+
+def _nan_aware(kernel: Callable[[Value, Value], Value], left: Value, right: Value) -> Value:
+    """`kernel` over numbers among which NaN is the greatest. Arrays are only asked whether they are equal."""
+    if pa.types.is_list(left.type):
+        left, right = comparable(left), comparable(right)
+    plain_result = kernel(left, right)
+    if left.type != _FLOAT64:
+        return plain_result
+    if not _has_nan(left) and not _has_nan(right):
+        return plain_result
+    left_nan, right_nan = pc.is_nan(left), pc.is_nan(right)
+    either = pc.or_(left_nan, right_nan)
+    as_ranks = kernel(pc.cast(left_nan, INT32.arrow), pc.cast(right_nan, INT32.arrow))
+    return pc.if_else(either, as_ranks, plain_result)
+
+
+def _has_nan(value: Value) -> bool:
+    """Of doubles. A scalar is asked in Python, which costs less than a kernel."""
+    if isinstance(value, pa.Scalar):
+        return bool(value.is_valid and isnan(value.as_py()))
+    return bool(pc.is_nan(value).true_count)
+
+
+def _compared(kernel: Callable[[Value, Value], Value]) -> Evaluate:
+    return eager(lambda _frame, _call, arguments: _nan_aware(kernel, arguments[0], arguments[1]))
+
+
+def _null_safe(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
+    left, right = arguments
+    same = _nan_aware(pc.equal, left, right)
+    both_null = pc.and_(pc.is_null(left), pc.is_null(right))
+    return pc.if_else(pc.or_(pc.is_null(left), pc.is_null(right)), both_null, same)
+
+
+def _among(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
+    return reduce(pc.or_kleene, [_nan_aware(pc.equal, arguments[0], a) for a in arguments[1:]])
+
+
+def _between(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
+    low = _nan_aware(pc.greater_equal, arguments[0], arguments[1])
+    return pc.and_kleene(low, _nan_aware(pc.less_equal, arguments[0], arguments[2]))
+
+
+def _three_way(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
+    greater = pc.cast(_nan_aware(pc.greater, *arguments), INT32.arrow)
+    return pc.subtract(greater, pc.cast(_nan_aware(pc.less, *arguments), INT32.arrow))
+
+
+def _junction(kernel: Callable[[Value, Value], Value], decided: pa.Scalar) -> Evaluate:
+    """AND, OR: what follows is evaluated only where the value is not `decided` yet, if it can fail."""
+
+    def evaluate(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
+        result = evaluator.value(call.arguments[0], frame)
+        for argument in call.arguments[1:]:
+            if not evaluator.can_fail(argument):
+                result = kernel(result, evaluator.value(argument, frame))
+                continue
+            result = frame.array(result)
+            rows = true_rows(pc.fill_null(pc.not_equal(result, decided), fill_value=True))
+            inner = frame.select(rows)
+            right = inner.array(evaluator.value(argument, inner))
+            mask = pc.fill_null(pc.not_equal(result, decided), fill_value=True)
+            result = pc.replace_with_mask(result, mask, kernel(result.take(pa.array(rows)), right))
+        return result
+
+    return evaluate
+
+
+def _extreme(kernel: Callable[..., Value]) -> Evaluate:
+    """GREATEST, LEAST: nulls are skipped, NaN is the greatest."""
+
+    def evaluate(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
+        if call.type in (ValueType.STRING, ValueType.BLOB, BOOLEAN):
+            return reduce(lambda a, b: _chosen(kernel, a, b), arguments)
+        result = kernel(*arguments, skip_nulls=True)
+        if call.type is not DOUBLE:
+            return result
+        nans = [pc.fill_null(pc.is_nan(a), fill_value=False) for a in arguments]
+        if kernel is pc.max_element_wise:
+            return pc.if_else(reduce(pc.or_, nans), pa.scalar(float("nan")), result)
+        numbers = [pc.if_else(n, pa.scalar(None, pa.float64()), a) for n, a in zip(nans, arguments, strict=True)]
+        return pc.coalesce(kernel(*numbers, skip_nulls=True), *arguments)
+
+    return eager(evaluate)
+
+
+def _chosen(kernel: Callable[..., Value], left: Value, right: Value) -> Value:
+    compare = pc.greater_equal if kernel is pc.max_element_wise else pc.less_equal
+    takes_left = pc.fill_null(compare(left, right), pc.is_valid(left))
+    return pc.if_else(takes_left, left, right)
+
+
+def _ordered_rule(result: ValueType, least: int, most: int) -> Callable[[Sequence[ValueType], Dialect], Signature]:
+    """One common type that can be ordered."""
+    shared = alike(least, most, result)
+
+    def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
+        signature = shared(types, dialect)
+        _check_order(signature.arguments[0])
+        return signature
+
+    return rule
+
+
+def _extreme_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
+    count_between(types, 2, len(types))
+    shared = common(types, dialect)
+    _check_order(shared)
+    return Signature((shared,) * len(types), shared)
+
+
+def _check_order(type_: ValueType) -> None:
+    if type_ is ValueType.BLOB or type_ in ARRAYS:
+        what = "blobs" if type_ is ValueType.BLOB else "arrays"
+        raise TypeMismatch(f"{what} have no order", "compare other fields, or ask only whether they are equal")
+
+
+_TWO = _ordered_rule(BOOLEAN, 2, 2)
+_LOGIC = variadic(BOOLEAN, BOOLEAN)
+
+FUNCTIONS: tuple[Function, ...] = (
+    Function("equal", alike(2, 2, BOOLEAN), _compared(pc.equal), "whether equal", esp=("eq", "equals")),
+    Function("not_equal", alike(2, 2, BOOLEAN), _compared(pc.not_equal), "whether different", esp=("neq", "nequals", "notequals")),
+    Function("less", _TWO, _compared(pc.less), "whether less", esp=("lt",)),
+    Function("less_equal", _TWO, _compared(pc.less_equal), "whether less or equal", esp=("lte",)),
+    Function("greater", _TWO, _compared(pc.greater), "whether greater", esp=("gt",)),
+    Function("greater_equal", _TWO, _compared(pc.greater_equal), "whether greater or equal", esp=("gte",)),
+    Function("null_safe_equal", alike(2, 2, BOOLEAN), eager(_null_safe), "whether equal, null being equal to null (<=>)"),
+    Function("in", alike(2, -1, BOOLEAN), eager(_among), "whether the first equals one of the others", esp=("in", "inlist")),
+    Function("between", _ordered_rule(BOOLEAN, 3, 3), eager(_between), "whether from the second to the third", esp=("between",)),
+    Function("compare", _ordered_rule(INT32, 2, 2), eager(_three_way), "-1, 0 or 1", esp=("compare",)),
+    Function("and", _LOGIC, _junction(pc.and_kleene, pa.scalar(value=False)), "conjunction; stops at false", esp=("and",)),
+    Function("or", _LOGIC, _junction(pc.or_kleene, pa.scalar(value=True)), "disjunction; stops at true", esp=("or",)),
+    Function("not", fixed(BOOLEAN, BOOLEAN), plain(pc.invert), "negation", esp=("not",)),
+    Function("isnull", alike(1, 1, BOOLEAN), plain(pc.is_null), "whether null", ("isnull",), ("isnull",)),
+    Function("isnotnull", alike(1, 1, BOOLEAN), plain(pc.is_valid), "whether not null", ("isnotnull",), ("isset",)),
+    Function(
+        "greatest", _extreme_rule, _extreme(pc.max_element_wise), "greatest; nulls are skipped", ("greatest",), ("max", "greatest")
+    ),
+    Function("least", _extreme_rule, _extreme(pc.min_element_wise), "least; nulls are skipped", ("least",), ("min", "least")),
+)

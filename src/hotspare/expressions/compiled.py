@@ -1,0 +1,251 @@
+"""The door of this package: `compile_expression` reads, types and checks an expression once; `evaluate` runs it over Arrow columns.
+
+Names visible in an expression: fields of the input, and ESP_OPCODE and ESP_FLAGS (SPEC A26), strings of the letters that CSV uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.base.errors import Mistake, ProjectError
+from hotspare.expressions.checking import COUNTER_FIELD, MOMENT_FIELD, POSITION_FIELD, Checker
+from hotspare.expressions.esp_syntax import parse_function
+from hotspare.expressions.evaluate import EVALUATOR
+from hotspare.expressions.frame import NO_FAILURES, Failures, Frame, Ledger
+from hotspare.expressions.prelude import NO_PRELUDE, Prelude, Typing, mistake_of
+from hotspare.expressions.spark_syntax import parse_spark
+from hotspare.expressions.statement_syntax import parse_code
+from hotspare.expressions.statements import keeps_variables
+from hotspare.expressions.tree import ExpressionRefused, Statements, Tree, Typed, TypedField, ValueType, fields_used
+from hotspare.model.names import EXPRESSION_LENGTH_MAX, FLAGS_FIELD, OPCODE_FIELD
+from hotspare.model.project import Dialect, Expression
+from hotspare.model.types import Field, Schema
+from hotspare.model.window_type import Counting
+from hotspare.rows.bad_reasons import BadReason
+from hotspare.rows.elementwise import halved, true_rows, with_nulls
+
+EVENT_FIELDS = (OPCODE_FIELD, FLAGS_FIELD)
+STATE_FIELD = "hs:variables"
+"""Among the fields of an expression that uses variables which its window keeps from event to event."""
+VALUE_BYTES_MAX = 1 << 24
+VALUE_TOO_LONG = f"the text has more than {VALUE_BYTES_MAX} bytes"
+"""Limit on the text that an expression makes of one row, in bytes: a message, which holds a whole row, has 64 MiB at most."""
+
+
+Fitted: TypeAlias = Callable[[Checker, Typed], Typed]
+"""Makes a value what is wanted; ExpressionRefused where it cannot be."""
+COMPILED_MAX = 4096
+"""How many compiled expressions are remembered: who checks a project and who runs it compile each expression once."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledExpression:
+    """A typed expression; plain data, so it can be sent to another process.
+
+    `fields`: the names that `evaluate` reads, of the input schema, EVENT_FIELDS, COUNTER_FIELD and its like.
+    `passed_field`: the input field that the expression is, unchanged; "" where it computes something.
+    """
+
+    text: str
+    label: str
+    tree: Typed
+    fields: tuple[str, ...]
+    passed_field: str = ""
+
+    def evaluate(
+        self, columns: Mapping[str, pa.Array], length: int, memo: dict[Any, Any] | None = None
+    ) -> tuple[pa.Array, Failures]:
+        """Values of type `tree.type.arrow`, one per row, and the rows that failed (null there), rising.
+
+        Elementwise: what comes of a row depends on that row alone. No value makes it raise: where a kernel does, or gives another
+        number of rows or another type, the rows are halved, and one that meets it alone has failed. ArrowInvalid where the texts
+        of all rows together are more than one array holds (2 GiB): give it fewer rows. `memo`: what expressions of the same rows
+        share, such as documents that are parsed.
+        """
+
+        def attempt(begin: int, end: int) -> tuple[pa.Array, Ledger | None]:
+            rows = columns if end - begin == length else {n: columns[n].slice(begin, end - begin) for n in self.fields}
+            frame = Frame(rows, end - begin, memo)
+            values = frame.array(EVALUATOR.value(self.tree, frame))
+            if self.tree.type is ValueType.STRING:
+                _check_sizes(frame, values)
+            return with_nulls(values, frame.failed_rows()), frame.failures
+
+        pieces: list[pa.Array] = []
+        failed: list[tuple[int, Ledger]] = []
+        for part in halved(attempt, length):
+            values, failures = part.result or (pa.nulls(1, self.tree.type.arrow), _raised(part.error))
+            if failures is None and len(values) == length:
+                return values, NO_FAILURES
+            pieces.append(values)
+            failed += [(part.begin, failures)] if failures is not None else []
+        whole = pieces[0] if len(pieces) == 1 else pa.concat_arrays([pa.nulls(0, self.tree.type.arrow), *pieces])
+        return whole, self._failures(failed)
+
+    def said(self, message: str) -> str:
+        """The message of a failure with where it happens."""
+        return f"{self.label}: {message} in {self.text}"
+
+    def _failures(self, parts: Sequence[tuple[int, Ledger]]) -> Failures:
+        """Of parts of the rows, each with its begin; the causes say where they belong."""
+        causes = list(dict.fromkeys(cause for _, ledger in parts for cause in ledger.causes))
+        rows, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for begin, ledger in parts:
+            place = np.array([causes.index(cause) for cause in ledger.causes], np.int64)
+            rows.append(ledger.rows + begin)
+            numbers.append(place[ledger.first[ledger.rows] - 1])
+        said = tuple((reason, self.said(message)) for reason, message in causes)
+        return Failures(np.concatenate(rows), np.concatenate(numbers), said)
+
+
+def _raised(error: Exception | None) -> Ledger:
+    """One row, which failed. By its class alone: what else an error says may differ between engines."""
+    ledger = Ledger(1)
+    ledger.note(np.zeros(1, np.int64), BadReason.EXPRESSION, f"the value cannot be computed ({type(error).__name__})")
+    return ledger
+
+
+def _check_sizes(frame: Frame, values: pa.Array) -> None:
+    """A text that no message could carry fails, before it does harm."""
+    if values.buffers()[2] is None or values.buffers()[2].size <= VALUE_BYTES_MAX:
+        return
+    frame.fail(true_rows(pc.greater(pc.binary_length(values), VALUE_BYTES_MAX)), VALUE_TOO_LONG)
+
+
+def parse(
+    text: str, dialect: Dialect, variables: Sequence[str] = (), patterns: Mapping[str, str] = MappingProxyType({})
+) -> Tree | Statements:
+    """The untyped tree; ExpressionRefused with a column. `variables`: those of the window; `patterns`: by name, for functions."""
+    if not text.strip():
+        raise ExpressionRefused(1, "the expression is empty", "write an expression, such as the name of a field")
+    if len(text) > EXPRESSION_LENGTH_MAX:
+        raise ExpressionRefused(
+            1, f"the expression has {len(text)} characters, {EXPRESSION_LENGTH_MAX} are allowed", "split it over several windows"
+        )
+    if dialect is Dialect.FUNCTIONS:
+        return parse_function(text, patterns)
+    return parse_code(text, variables) if dialect is Dialect.ESP else parse_spark(text)
+
+
+@lru_cache(maxsize=COMPILED_MAX)
+def compile_assignment(
+    expression: Expression,
+    schema: Schema,
+    field: Field,
+    window: str,
+    counting: Counting = Counting.REFUSED,
+    prelude: Prelude = NO_PRELUDE,
+) -> CompiledExpression:
+    """An expression whose value becomes `field` of `window`; ProjectError with one mistake and its place."""
+    target = ValueType.of(field.type)
+    label = f"window {window}, field {field.name}"
+
+    def fitted(checker: Checker, value: Typed) -> Typed:
+        return checker.fitted(value, target, f"field {field.name}")
+
+    return _compiled(expression, schema, label, fitted, counting, prelude)
+
+
+@lru_cache(maxsize=COMPILED_MAX)
+def compile_condition(
+    expression: Expression,
+    schema: Schema,
+    window: str,
+    prelude: Prelude = NO_PRELUDE,
+    counting: Counting = Counting.REFUSED,
+) -> CompiledExpression:
+    """An expression that is true or not; ProjectError with one mistake and its place."""
+    return _compiled(expression, schema, f"window {window}, condition", Checker.truth, counting, prelude)
+
+
+def compile_slot(expression: Expression, schema: Schema, window: str, prelude: Prelude = NO_PRELUDE) -> CompiledExpression:
+    """An expression that gives an int64, the slot of an event; ProjectError with one mistake and its place."""
+    compiled = _compiled(expression, schema, f"window {window}, splitter", Checker.slot, Counting.REFUSED, prelude)
+    if STATE_FIELD in compiled.fields:
+        message = f"window {window}, splitter: it sets a variable, and a splitter keeps none"
+        raise ProjectError(compiled.label, [Mistake(expression.place, message, "set it in a compute window before")])
+    return compiled
+
+
+def compile_value(
+    expression: Expression, schema: Schema, window: str, counting: Counting, prelude: Prelude = NO_PRELUDE
+) -> CompiledExpression:
+    """An expression of any type, where it is not known what it is for; ProjectError with one mistake and its place."""
+    return _compiled(expression, schema, f"window {window}, expression", None, counting, prelude)
+
+
+def _compiled(
+    expression: Expression,
+    schema: Schema,
+    label: str,
+    fitted: Fitted | None,
+    counting: Counting,
+    prelude: Prelude,
+) -> CompiledExpression:
+    names = {f.name: ValueType.of(f.type) for f in schema.fields}
+    names |= {name: ValueType.STRING for name in EVENT_FIELDS if name not in names}
+    if counting is not Counting.REFUSED:
+        names |= {POSITION_FIELD: ValueType.INT64, MOMENT_FIELD: ValueType.STAMP}
+    if counting is Counting.ALLOWED:
+        names[COUNTER_FIELD] = ValueType.INT64
+    return _typed_over(expression, names, schema, label, fitted, Typing(names, expression.dialect, prelude, label), prelude.names)
+
+
+def compile_over(
+    expression: Expression,
+    names: Mapping[str, ValueType],
+    given: Schema,
+    label: str,
+    fitted: Fitted,
+    patterns: Mapping[str, str],
+    input_name: str,
+    wrap: Callable[[Tree], Tree] | None = None,
+) -> CompiledExpression:
+    """An expression over `names`, whose value is made fit. `patterns`: regular expressions by name. `input_name`: what input()
+    says. `wrap`: what is made of the tree before it is typed. ProjectError with one mistake and its place."""
+    typing = Typing(dict(names), expression.dialect, NO_PRELUDE, label, input_name)
+    return _typed_over(expression, names, given, label, fitted, typing, (), patterns, wrap)
+
+
+def _typed_over(
+    expression: Expression,
+    names: Mapping[str, ValueType],
+    given: Schema,
+    label: str,
+    fitted: Fitted | None,
+    typing: Typing,
+    variables: Sequence[str],
+    patterns: Mapping[str, str] = MappingProxyType({}),
+    wrap: Callable[[Tree], Tree] | None = None,
+) -> CompiledExpression:
+    try:
+        tree = parse(expression.text, expression.dialect, variables, patterns)
+        if wrap is not None and not isinstance(tree, Statements):
+            tree = wrap(tree)
+        typed = typing.code().typed(typing.prelude.preceded(tree), fitted)
+    except ExpressionRefused as refused:
+        raise refusal(expression, label, refused) from None
+    return compiled_tree(typed, expression.text, label, given)
+
+
+def refusal(expression: Expression, label: str, refused: ExpressionRefused) -> ProjectError:
+    """With the place of the mistake in the project."""
+    return ProjectError(label, [mistake_of(expression, refused, label)])
+
+
+def compiled_tree(typed: Typed, text: str, label: str, schema: Schema) -> CompiledExpression:
+    """A typed tree over fields of the schema; `text`: what people see of it."""
+    text = " ".join(text.split())
+    passed = typed.name if isinstance(typed, TypedField) and typed.name in schema.index else ""
+    fields = fields_used(typed)
+    if keeps_variables(typed):
+        fields += (STATE_FIELD,)
+    return CompiledExpression(text if len(text) <= 200 else text[:197] + "...", label, typed, fields, passed)

@@ -1,0 +1,327 @@
+"""JSON and XML in texts. A document is parsed once for all that is asked of it in a batch.
+
+What a parser takes is bounded, in bytes and in depth, and the same in every engine. XML has no document type and no entities of its
+own, and nothing outside of the text is looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from lxml import etree
+
+from hotspare.expressions.casts import double_text
+from hotspare.expressions.frame import Frame, Value
+from hotspare.expressions.function import INT32, LIST, STRING, Evaluate, Fallibility, Function, eager, fixed
+from hotspare.expressions.tree import TypedCall
+
+DOCUMENT_BYTES_MAX = 4 << 20
+DEPTH_MAX = 100
+ITEMS_MAX = 10_000
+"""How many events a document may be taken apart into."""
+PATH_LENGTH_MAX = 1_000
+_STEP = re.compile(r"""\.?([^.\[\]"'\s]+)|\[\s*(-?[0-9]{1,9}|\*)\s*\]|\[\s*(?:"([^"]*)"|'([^']*)')\s*\]|(\.\*)""")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_EVERY = object()
+Path: TypeAlias = tuple[Any, ...]
+"""Names, indexes from 0, and _EVERY for all of a level."""
+_ABSENT = object()
+
+
+class NoDocument(Exception):
+    """A text is none."""
+
+
+@lru_cache(maxsize=1024)
+def json_path(text: str) -> Path:
+    """`a.b[0]['c d']`, with or without `$` before it; `*` and `[*]` for all. ValueError where it is none."""
+    if len(text) > PATH_LENGTH_MAX:
+        raise ValueError(f"the path is longer than {PATH_LENGTH_MAX} characters")
+    steps: list[Any] = []
+    at = 1 if text.startswith("$") else 0
+    while at < len(text):
+        found = _STEP.match(text, at)
+        if found is None or not found.group():
+            raise ValueError(f"{text[at:][:20]!r} is no step of a path")
+        name, index, *quoted, _ = found.groups()
+        if index is not None:
+            steps.append(_EVERY if index == "*" else int(index))
+        elif name is not None:
+            steps.append(_EVERY if name == "*" else name)
+        else:
+            steps.append(next(q for q in quoted if q is not None))
+        at = found.end()
+    return tuple(steps)
+
+
+def parsed_json(text: str) -> Any:
+    """NoDocument where the text is none, or is too large or too deep."""
+    if len(text) > DOCUMENT_BYTES_MAX or len(text.encode("utf-8", "surrogatepass")) > DOCUMENT_BYTES_MAX:
+        raise NoDocument(f"the document has more than {DOCUMENT_BYTES_MAX} bytes")
+    if text.count("[") + text.count("{") > DEPTH_MAX and _depth(text) > DEPTH_MAX:
+        raise NoDocument(f"the document is nested more than {DEPTH_MAX} deep")
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise NoDocument("the text is no JSON") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _depth(text: str) -> int:
+    bare = np.frombuffer(_STRING.sub("", text).encode("utf-8", "surrogatepass"), np.uint8)
+    steps = np.isin(bare, list(b"[{")).astype(np.int64) - np.isin(bare, list(b"]}"))
+    return int(np.cumsum(steps).max(initial=0))
+
+
+def json_found(document: Any, path: Path) -> list[Any]:
+    """All that a path leads to, in order."""
+    found = [document]
+    for step in path:
+        found = [value for each in found for value in _stepped(each, step)]
+    return found
+
+
+def _stepped(value: Any, step: Any) -> Sequence[Any]:
+    if step is _EVERY:
+        return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(step, int):
+        return (value[step],) if isinstance(value, list) and -len(value) <= step < len(value) else ()
+    return (value[step],) if isinstance(value, dict) and step in value else ()
+
+
+def json_text(value: Any) -> str | None:
+    """A string as it is, null as null, all else as JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def parsed_xml(text: str) -> Any:
+    """The root element; NoDocument as `parsed_json`."""
+    if len(text) > DOCUMENT_BYTES_MAX:
+        raise NoDocument(f"the document has more than {DOCUMENT_BYTES_MAX} bytes")
+    if "<!DOCTYPE" in text:
+        raise NoDocument("the document has a document type, which is not accepted")
+    parser = etree.XMLParser(
+        encoding="utf-8",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        dtd_validation=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    try:
+        return etree.fromstring(_DECLARATION.sub("", text.lstrip("\ufeff \t\r\n"), count=1).encode("utf-8"), parser)
+    except (etree.XMLSyntaxError, UnicodeEncodeError, ValueError):
+        raise NoDocument("the text is no XML") from None
+
+
+_DECLARATION = re.compile(r"^<\?xml[^>]*\?>")
+
+
+@lru_cache(maxsize=1024)
+def xpath_of(text: str) -> Any:
+    """A path that can be asked of an element. ValueError where it is none."""
+    if len(text) > PATH_LENGTH_MAX:
+        raise ValueError(f"the path is longer than {PATH_LENGTH_MAX} characters")
+    try:
+        path = etree.XPath(text, regexp=False, smart_strings=False)
+        path(etree.Element("a"))
+    except (etree.XPathError, ValueError) as error:
+        raise ValueError(str(error) or "it is no path") from None
+    return path
+
+
+def xml_found(element: Any, path: Any) -> list[Any]:
+    """What a path leads to: elements, texts, or one value."""
+    found = path(element)
+    return found if isinstance(found, list) else [found]
+
+
+def xml_text(found: Any) -> str:
+    """The text of an element with all in it; of an attribute or a text that itself."""
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    if isinstance(found, float):
+        return str(int(found)) if found.is_integer() else double_text(found)
+    return "".join(found.itertext()) if isinstance(found, etree._Element) else str(found)
+
+
+def xml_source(found: Any) -> str:
+    """An element as XML; all else as its text."""
+    if isinstance(found, etree._Element):
+        return str(etree.tostring(found, encoding="unicode", with_tail=False))
+    return xml_text(found)
+
+
+class WrongDocument(Enum):
+    """What becomes of a text that is no document."""
+
+    FAILS = "fails"
+    NULL = "null"
+
+
+def _asked(
+    parse: Callable[[str], Any],
+    path_of: Callable[[str], Any],
+    answer: Callable[..., Any],
+    wrong: WrongDocument = WrongDocument.FAILS,
+) -> Evaluate:
+    """A kernel over (text, path, the rest): the document is parsed once in a batch."""
+
+    def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
+        if any(argument.as_py() is None for argument in arguments[1:]):
+            return pa.scalar(None, call.type.arrow)
+        path, rest = path_of(arguments[1].as_py()), [argument.as_py() for argument in arguments[2:]]
+        known = frame.memo.setdefault(parse, {})
+        made: list[Any] = []
+        failed: dict[str, list[int]] = {}
+        for row, text in enumerate(frame.array(arguments[0]).to_pylist()):
+            if text is None:
+                made.append(None)
+                continue
+            document = known.get(text, _ABSENT)
+            if document is _ABSENT:
+                document = known[text] = _parsed(parse, text)
+            if isinstance(document, NoDocument):
+                failed.setdefault(str(document), []).append(row)
+                made.append(None)
+                continue
+            try:
+                made.append(answer(document, path, *rest))
+            except NoDocument as refused:
+                failed.setdefault(str(refused), []).append(row)
+                made.append(None)
+        for message, rows in failed.items() if wrong is WrongDocument.FAILS else ():
+            frame.fail(np.array(rows, np.int64), message)
+        return pa.array(made, call.type.arrow)
+
+    return eager(kernel)
+
+
+def _parsed(parse: Callable[[str], Any], text: str) -> Any:
+    """A blank text is no document, and null."""
+    if not text.strip():
+        return None
+    try:
+        return parse(text)
+    except NoDocument as refused:
+        return refused
+
+
+def _json_value(document: Any, path: Path) -> str | None:
+    found = json_found(document, path)
+    return json_text(found[0]) if found else None
+
+
+def _json_items(document: Any, path: Path) -> list[str | None]:
+    """The items of a list that the path leads to, or what it leads to."""
+    found = json_found(document, path)
+    items = found[0] if len(found) == 1 and isinstance(found[0], list) else found
+    _check_items(items)
+    return [json_text(item) for item in items]
+
+
+def _json_size(document: Any, path: Path) -> int | None:
+    found = json_found(document, path)
+    return len(found[0]) if found and isinstance(found[0], list | dict) else None
+
+
+def _xpath(element: Any, path: Any, separator: str | None = None) -> str | None:
+    if element is None:
+        return None
+    found = xml_found(element, path)
+    if not found:
+        return None
+    return xml_text(found[0]) if separator is None else separator.join(map(xml_text, found))
+
+
+def _xml_items(element: Any, path: Any) -> list[str] | None:
+    if element is None:
+        return None
+    found = xml_found(element, path)
+    _check_items(found)
+    return [xml_source(each) for each in found]
+
+
+def _check_items(items: Sequence[Any]) -> None:
+    if len(items) > ITEMS_MAX:
+        raise NoDocument(f"the document has more than {ITEMS_MAX} items")
+
+
+ROW = Fallibility.ROW
+JSON_FUNCTIONS, XML_FUNCTIONS = ("json", "get_json_object", "json_items", "json_size"), ("xpath", "xml_items")
+
+FUNCTIONS: tuple[Function, ...] = (
+    Function(
+        "json",
+        fixed(STRING, STRING, STRING),
+        _asked(parsed_json, json_path, _json_value),
+        "json(text, path): what a path such as a.b[0] leads to, objects and lists as JSON; null if nothing is there; no JSON fails",
+        (),
+        ("json", "jsonvalue"),
+        ROW,
+        (1,),
+    ),
+    Function(
+        "get_json_object",
+        fixed(STRING, STRING, STRING),
+        _asked(parsed_json, json_path, _json_value, WrongDocument.NULL),
+        "get_json_object(text, path): as json(...); of what is no JSON null",
+        ("get_json_object",),
+        literals=(1,),
+    ),
+    Function(
+        "json_items",
+        fixed(LIST, STRING, STRING),
+        _asked(parsed_json, json_path, _json_items),
+        "jsonItems(text, path): the items of a list, as a list",
+        (),
+        ("jsonitems",),
+        ROW,
+        (1,),
+    ),
+    Function(
+        "json_size",
+        fixed(INT32, STRING, STRING),
+        _asked(parsed_json, json_path, _json_size),
+        "jsonSize(text, path): how many items a list or object has; null if there is none",
+        (),
+        ("jsonsize",),
+        ROW,
+        (1,),
+    ),
+    Function(
+        "xpath",
+        fixed(STRING, STRING, STRING, STRING, required=2),
+        _asked(parsed_xml, xpath_of, _xpath),
+        "xpath(text, path[, separator]): the text of the first that a path leads to, of all where there is a separator; null if "
+        "nothing is there; no XML fails",
+        (),
+        ("xpath",),
+        ROW,
+        (1, 2),
+    ),
+    Function(
+        "xml_items",
+        fixed(LIST, STRING, STRING),
+        _asked(parsed_xml, xpath_of, _xml_items),
+        "xmlItems(text, path): all that a path leads to, elements as XML, as a list",
+        (),
+        ("xmlitems",),
+        ROW,
+        (1,),
+    ),
+)

@@ -1,0 +1,211 @@
+"""The rows that an expression is evaluated over, and the failures met on the way.
+
+ANSI errors belong to a row: a kernel that fails marks the row and puts null in its place, and the other rows go on. The first
+failure of a row, in order of evaluation, is the one reported; so what happens to a row never depends on its neighbours (law Cut).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.rows.bad_reasons import BadReason
+from hotspare.rows.elementwise import Rows, attempt_rows, true_rows, with_nulls
+
+Value: TypeAlias = Any
+"""A pyarrow Array of as many rows as the frame has, or a Scalar that stands for all of them."""
+Kernel: TypeAlias = Callable[..., Value]
+_NO_ROWS: Rows = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    row: int
+    reason: BadReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Rows that failed, rising, and for each the number of its cause among `causes`. As a sequence: one Failure per row."""
+
+    rows: Rows
+    cause: Rows
+    causes: tuple[tuple[BadReason, str], ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Failure]:
+        return (Failure(row, *self.causes[cause]) for row, cause in zip(self.rows.tolist(), self.cause.tolist(), strict=True))
+
+
+NO_FAILURES = Failures(_NO_ROWS, _NO_ROWS, ())
+
+
+class Ledger:
+    """Per row of a batch the first failure met: 0 for none, else 1 more than the number of its cause."""
+
+    def __init__(self, length: int) -> None:
+        self.first: Rows = np.zeros(length, np.int64)
+        self.causes: list[tuple[BadReason, str]] = []
+
+    def note(self, rows: Rows, reason: BadReason, message: str) -> None:
+        cause = (reason, message)
+        if cause not in self.causes:
+            self.causes.append(cause)
+        self.first[rows[self.first[rows] == 0]] = self.causes.index(cause) + 1
+
+    @property
+    def rows(self) -> Rows:
+        return np.flatnonzero(self.first)
+
+
+class Frame:
+    """Columns by name, all of `length` rows, in which a sub-frame of chosen rows can be evaluated on its own."""
+
+    def __init__(self, columns: Mapping[str, Value], length: int, memo: dict[Any, Any] | None = None) -> None:
+        """`memo`: what was made of texts and may be wanted again, such as documents."""
+        self.length = length
+        self.failures: Ledger | None = None
+        self._columns = columns
+        self._rows: Rows | None = None
+        self._whole = self
+        self._variables: dict[str, Value] = {}
+        self.memo: dict[Any, Any] = {} if memo is None else memo
+
+    def column(self, name: str) -> Value:
+        return self._mine(self._columns[name])
+
+    def variable(self, name: str) -> Value:
+        """Of the block that runs."""
+        return self._mine(self._whole._variables[name])
+
+    def assign(self, name: str, value: Value) -> None:
+        """Give a variable a value in these rows."""
+        variables = self._whole._variables
+        if self._rows is None:
+            variables[name] = self.array(value)
+            return
+        before = variables[name]
+        place = np.arange(self._whole.length)
+        place[self._rows] = self._whole.length + np.arange(self.length)
+        variables[name] = pa.concat_arrays([before, self.array(value)]).take(pa.array(place))
+
+    def nested(self, variables: Mapping[str, Value]) -> Frame:
+        """The same rows as a frame of its own, in which a block runs: its failures and variables stay in it."""
+        inner = Frame(_Columns(self), self.length, self.memo)
+        inner._variables = dict(variables)
+        return inner
+
+    def _mine(self, value: Value) -> Value:
+        if self._rows is None or isinstance(value, pa.Scalar):
+            return value
+        return value.take(pa.array(self._rows))
+
+    def select(self, rows: Rows) -> Frame:
+        """The frame of these rows of this frame; failures go to the same place."""
+        frame = Frame(self._columns, len(rows), self.memo)
+        frame._rows = rows if self._rows is None else self._rows[rows]
+        frame._whole = self._whole
+        return frame
+
+    def fail(self, rows: Rows, message: str, reason: BadReason = BadReason.EXPRESSION) -> None:
+        """Mark rows of this frame; a row keeps its first failure."""
+        if len(rows) == 0:
+            return
+        whole = self._whole
+        if whole.failures is None:
+            whole.failures = Ledger(whole.length)
+        whole.failures.note(rows if self._rows is None else self._rows[rows], reason, message)
+
+    def fail_as(self, inner: Frame) -> None:
+        """Mark the rows that failed in a nested frame."""
+        if inner.failures is None:
+            return
+        for number, (reason, message) in enumerate(inner.failures.causes):
+            self.fail(np.flatnonzero(inner.failures.first == number + 1), message, reason)
+
+    def array(self, value: Value) -> Value:
+        """The value as an array of this frame's length."""
+        if isinstance(value, pa.Scalar):
+            return pa.nulls(self.length, value.type) if not value.is_valid else pa.repeat(value, self.length)
+        return value
+
+    def refuse(self, value: Value, wrong: Value, message: str, reason: BadReason = BadReason.EXPRESSION) -> Value:
+        """`value` with null where `wrong` (boolean) is true; those rows fail with `message`."""
+        bad = true_rows(self.array(wrong))
+        if len(bad) == 0:
+            return value
+        self.fail(bad, message, reason)
+        return with_nulls(self.array(value), bad)
+
+    def failed_rows(self) -> Rows:
+        """Rows of the whole batch that failed so far, rising."""
+        return _NO_ROWS if self._whole.failures is None else self._whole.failures.rows
+
+    def attempt(
+        self,
+        kernel: Kernel,
+        arguments: Sequence[Value],
+        message: str,
+        type_: pa.DataType,
+        reason: BadReason = BadReason.EXPRESSION,
+        wrong: Callable[..., Rows] | None = None,
+    ) -> Value:
+        """`kernel(*arguments)`; rows for which it raises ArrowInvalid fail with `message` and are null.
+
+        The kernel must be elementwise. Bad rows are found by halving, so good batches cost nothing extra. Where `wrong` tells them
+        from the arguments, as arrays, all at once, each costs no more than a good one.
+        """
+        try:
+            return kernel(*arguments)
+        except pa.ArrowInvalid:
+            arrays = [self.array(a) for a in arguments]
+        known = _NO_ROWS if wrong is None else wrong(*arrays)
+        result, bad = attempt_rows(kernel, [with_nulls(array, known) for array in arrays], type_)
+        self.fail(known, message, reason)
+        self.fail(bad, message, reason)
+        return result
+
+
+class _Columns(Mapping[str, Value]):
+    """The columns of a frame as they are in its rows, each made once."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._made: dict[str, Value] = {}
+
+    def __getitem__(self, name: str) -> Value:
+        if name not in self._made:
+            self._made[name] = self._frame.column(name)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frame._columns)
+
+    def __len__(self) -> int:
+        return len(self._frame._columns)
+
+
+class RowPieces:
+    """Values of disjoint rows, put together in the order of rows."""
+
+    def __init__(self, length: int, type_: pa.DataType) -> None:
+        self._length = length
+        self._type = type_
+        self._rows: list[Rows] = []
+        self._values: list[pa.Array] = []
+
+    def add(self, rows: Rows, values: pa.Array) -> None:
+        self._rows.append(rows)
+        self._values.append(values.cast(self._type))
+
+    def joined(self) -> pa.Array:
+        place = np.empty(self._length, np.int64)
+        place[np.concatenate(self._rows)] = np.arange(self._length)
+        return pa.concat_arrays(self._values).take(pa.array(place))

@@ -1,0 +1,222 @@
+"""What an entry of the function table is, and the rules by which functions accept types.
+
+A rule takes the types of the arguments and answers with the types that the function wants for them and the type of its result; the
+checker inserts the conversions. Implicit conversions lose nothing: int32 -> int64 -> double, integers -> money -> double,
+date -> stamp, null -> anything. The ESP dialect, whose dates and truth values are numbers, adds boolean -> numbers and
+date, stamp -> int64 (the stored number). The function language of functional windows knows no types: there numbers, texts, truth
+values and times become each other, where a value can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol, TypeAlias
+
+from hotspare.expressions.frame import Frame, Value
+from hotspare.expressions.tree import Typed, TypedCall, ValueType
+from hotspare.model.project import Dialect
+
+INT32, INT64, DOUBLE, MONEY = ValueType.INT32, ValueType.INT64, ValueType.DOUBLE, ValueType.MONEY
+STRING, BOOLEAN, NULL = ValueType.STRING, ValueType.BOOLEAN, ValueType.NULL
+DATE, STAMP = ValueType.DATE, ValueType.STAMP
+LIST, MAP = ValueType.LIST, ValueType.MAP
+
+_NUMBERS = (INT32, INT64, MONEY, DOUBLE)
+"""From narrow to wide."""
+_TIMES = (DATE, STAMP)
+_LOOSE = (*_NUMBERS, STRING, BOOLEAN, *_TIMES)
+"""What becomes each other in the function language."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    arguments: tuple[ValueType, ...]
+    result: ValueType
+
+
+class TypeMismatch(Exception):
+    """A function does not take these arguments."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Evaluator(Protocol):
+    """How a lazy function evaluates its arguments itself."""
+
+    def value(self, node: Typed, frame: Frame) -> Value: ...
+
+    def can_fail(self, node: Typed) -> bool: ...
+
+
+class Fallibility(Enum):
+    """Whether evaluation can fail for a row; branches that cannot are evaluated for all rows at once."""
+
+    NEVER = "never"
+    ROW = "row"
+
+
+Rule: TypeAlias = Callable[[Sequence[ValueType], Dialect], Signature]
+Evaluate: TypeAlias = Callable[[Evaluator, Frame, TypedCall], Value]
+EagerKernel: TypeAlias = Callable[[Frame, TypedCall, list[Value]], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """`spark` and `esp`: the names (lower case) by which each dialect calls it; none for operators and syntax."""
+
+    name: str
+    rule: Rule
+    evaluate: Evaluate
+    meaning: str
+    spark: tuple[str, ...] = ()
+    esp: tuple[str, ...] = ()
+    fallibility: Fallibility = Fallibility.NEVER
+    literals: tuple[int, ...] = ()
+    """Arguments, from 0, that must be literals."""
+    patterns: tuple[int, ...] = ()
+    """Those that must be literals and regular expressions."""
+    replacements: tuple[int, ...] = ()
+    """Those that must be literals and are put in place of matches of the pattern."""
+
+
+def eager(kernel: EagerKernel) -> Evaluate:
+    """All arguments first, from left to right, then the kernel."""
+
+    def evaluate(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
+        return kernel(frame, call, [evaluator.value(a, frame) for a in call.arguments])
+
+    return evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class ValueFunction:
+    """As `eager(kernel)`. `function` gives the same of Python's own values, none of which is null, and where one is it gives null;
+    no value makes it raise."""
+
+    kernel: EagerKernel
+    function: Callable[..., object]
+
+    def __call__(self, evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
+        return self.kernel(frame, call, [evaluator.value(a, frame) for a in call.arguments])
+
+
+def plain(kernel: Callable[..., Value]) -> Evaluate:
+    """An elementwise kernel over Arrow values that never raises for a value."""
+    return eager(lambda _frame, _call, arguments: kernel(*arguments))
+
+
+def converts(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
+    """Whether `source` becomes `target` without being asked."""
+    if widens(source, target, dialect):
+        return True
+    return dialect is Dialect.FUNCTIONS and source in _LOOSE and target in _LOOSE
+
+
+def widens(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
+    """The same where nothing is lost, and a text stays one."""
+    if source is target or source is NULL:
+        return True
+    if source in _NUMBERS and target in _NUMBERS:
+        return _NUMBERS.index(source) < _NUMBERS.index(target)
+    if source is DATE and target is STAMP:
+        return True
+    if not dialect.is_sas:
+        return False
+    if target is BOOLEAN:
+        return source in _NUMBERS
+    if source is BOOLEAN:
+        return target in _NUMBERS
+    return source in _TIMES and target is INT64
+
+
+def common(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
+    """The narrowest type that all become, NULL if all are null; TypeMismatch where there is none."""
+    found = [t for t in dict.fromkeys(types) if t is not NULL]
+    if not found:
+        return NULL
+    if len(types) > 1 and (LIST in found or MAP in found):
+        raise TypeMismatch("lists and maps cannot be compared or chosen", "take a value out of them")
+    for candidate in (*found, *_NUMBERS, STAMP):
+        if all(widens(t, candidate, dialect) for t in found) and (candidate is not BOOLEAN or set(found) == {BOOLEAN}):
+            return candidate
+    if dialect is Dialect.FUNCTIONS and STRING in found and all(t in _LOOSE for t in found):
+        return STRING
+    raise TypeMismatch(f"{' and '.join(t.value for t in found)} have no common type", "cast one of them")
+
+
+def comparable(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
+    """The type in which values are compared: in the function language a text is a number beside numbers."""
+    if dialect is Dialect.FUNCTIONS and STRING in types and any(t in (*_NUMBERS, BOOLEAN, *_TIMES) for t in types):
+        return number(types, dialect)
+    return common(types, dialect)
+
+
+def number(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
+    """The common numeric type in which arithmetic happens. ESP counts integers in int64."""
+    for t in types:
+        is_loose = (dialect.is_sas and (t is BOOLEAN or t in _TIMES)) or (dialect is Dialect.FUNCTIONS and t is STRING)
+        if not (t is NULL or t in _NUMBERS or is_loose):
+            raise TypeMismatch(f"{t.value} is not a number", "cast it" if t is STRING else "")
+    if dialect.is_sas:
+        types = [INT64 if t in (BOOLEAN, INT32, DATE, STAMP) else DOUBLE if t is STRING else t for t in types]
+    widest = common(types, dialect)
+    return INT32 if widest is NULL else widest
+
+
+def fixed(result: ValueType, *parameters: ValueType, required: int = -1) -> Rule:
+    """These parameters, the last ones optional after `required`."""
+    least = len(parameters) if required < 0 else required
+
+    def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
+        count_between(types, least, len(parameters))
+        for i, (have, want) in enumerate(zip(types, parameters, strict=False)):
+            if not converts(have, want, dialect):
+                raise TypeMismatch(f"argument {i + 1} is {have.value}, {want.value} is wanted", f"cast it to {want.value}")
+        return Signature(tuple(parameters[: len(types)]), result)
+
+    return rule
+
+
+def arithmetic(count: int) -> Rule:
+    """`count` numbers (-1: one or more), result of their common type."""
+
+    def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
+        count_between(types, 1 if count < 0 else count, len(types) if count < 0 else count)
+        widest = number(types, dialect)
+        return Signature((widest,) * len(types), widest)
+
+    return rule
+
+
+def alike(least: int, most: int, result: ValueType | None = None) -> Rule:
+    """`least` to `most` (-1: any number) arguments of one common type; the result is of that type or of `result`, for which they
+    are compared."""
+
+    def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
+        count_between(types, least, len(types) if most < 0 else most)
+        shared = common(types, dialect) if result is None else comparable(types, dialect)
+        shared = STRING if shared is NULL and result is not None else shared
+        return Signature((shared,) * len(types), result or shared)
+
+    return rule
+
+
+def variadic(result: ValueType, parameter: ValueType, least: int = 1) -> Rule:
+    """`least` or more arguments of one type."""
+
+    def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
+        return fixed(result, *(parameter,) * max(least, len(types)))(types, dialect)
+
+    return rule
+
+
+def count_between(types: Sequence[ValueType], least: int, most: int) -> None:
+    if least <= len(types) <= max(least, most):
+        return
+    wanted = str(least) if least >= most else f"{least} to {most}"
+    raise TypeMismatch(f"{len(types)} arguments given, {wanted} wanted", "give as many as it takes")

@@ -1,0 +1,119 @@
+"""The one table of functions of both dialects, and the names that are refused because an engine could not repeat them."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from hotspare.expressions import (
+    arithmetic,
+    array_variables,
+    arrays,
+    casts,
+    chance,
+    comparison,
+    conditional,
+    documents,
+    encodings,
+    lists,
+    patterns,
+    text,
+    times,
+    words,
+)
+from hotspare.expressions.function import Function
+from hotspare.model.project import Dialect
+
+_OF_VALUES = (arithmetic, arrays, array_variables, comparison, conditional, casts)
+_OF_TEXTS = (text, words, patterns, lists, documents, encodings)
+_MODULES = (*_OF_VALUES, *_OF_TEXTS, times, chance)
+
+TABLE = MappingProxyType({f.name: f for module in _MODULES for f in module.FUNCTIONS})
+"""Every function and operator by its own name."""
+
+_SAS_CASTS = MappingProxyType(
+    {
+        "tointeger": "int64",
+        "integer": "int64",
+        "int": "int64",
+        "long": "int64",
+        "todouble": "double",
+        "toreal": "double",
+        "double": "double",
+        "tostring": "string",
+        "string": "string",
+        "todate": "date",
+        "tostamp": "stamp",
+        "boolean": "boolean",
+    }
+)
+CAST_NAMES = MappingProxyType(
+    {
+        Dialect.ESP: _SAS_CASTS,
+        Dialect.FUNCTIONS: _SAS_CASTS,
+        Dialect.SPARK_SQL: MappingProxyType(
+            {
+                "int": "int32",
+                "bigint": "int64",
+                "double": "double",
+                "string": "string",
+                "boolean": "boolean",
+                "timestamp": "stamp",
+            }
+        ),
+    }
+)
+"""Functions that only name a type to cast to."""
+
+EVENT_COUNTER = "eventcounter"
+"""The one function with state: it belongs to the functional window, which counts (A25)."""
+
+OF_POSITION = MappingProxyType({"guid": "guid", "random": "random", "rand": "random"})
+"""What SAS draws by chance is drawn here from the place of the event, so that every engine draws the same."""
+
+OF_MOMENT = MappingProxyType(
+    {
+        "today": "today",
+        "timecurrent": "seconds",
+        "timetoday": "midnight",
+        "systemmicro": "micros",
+        "systemmilli": "millis",
+        "eventtimestamp": "micros",
+    }
+)
+"""What SAS reads from a clock is here the system time of the event: that of the input, and so the same in every engine. Spark's
+functions of these names are refused."""
+
+_CLOCK = "it reads a clock, which differs between engines and runs"
+CHANCE = "it draws a random value, which differs between engines and runs"
+_MACHINE = "it depends on the machine that it runs on"
+
+REFUSED = MappingProxyType(
+    {
+        **dict.fromkeys(("now", "current_timestamp", "current_date", "curdate", "current_time", "localtimestamp"), _CLOCK),
+        **dict.fromkeys(("unix_timestamp", "today", "timecurrent", "timetoday", "timestamp_now"), _CLOCK),
+        **dict.fromkeys(("systemmicro", "systemmilli", "systemdatetime", "eventtimestamp"), _CLOCK),
+        **dict.fromkeys(("randn", "randstr", "uniform", "shuffle", "uuid"), CHANCE),
+        **dict.fromkeys(("monotonically_increasing_id", "spark_partition_id", "input_file_name"), _MACHINE),
+        **dict.fromkeys(("current_user", "current_catalog", "current_database", "version", "getenv"), _MACHINE),
+    }
+)
+"""Lower-case name to the reason for which it is refused (DESIGN section 3)."""
+
+
+def _names(dialect: Dialect) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for function in TABLE.values():
+        for name in function.esp if dialect.is_sas else function.spark:
+            if name in found:
+                raise AssertionError(f"{name} stands for both {found[name]} and {function.name}")
+            found[name] = function.name
+    return found
+
+
+NAMES = MappingProxyType({dialect: MappingProxyType(_names(dialect)) for dialect in Dialect})
+"""Per dialect: the names (lower case) that can be called, to names of the table."""
+
+
+def lookup(name: str) -> Function:
+    function: Function = TABLE[name]
+    return function

@@ -1,0 +1,322 @@
+"""What the code of a window gives to its expressions: variables and functions of its own (SPEC A24).
+
+The initializer runs once, when the window is compiled, on nothing but itself. A variable that no expression sets afterwards is a
+constant. One that an expression sets is state: the window keeps it from event to event, and in its page. An initializer that asks
+for the time runs with the first event, in front of the expression: there is no time before. All its variables are state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import pyarrow as pa
+
+from hotspare.base.errors import Mistake, Place, ProjectError
+from hotspare.expressions.blocks import settled
+from hotspare.expressions.checking import MOMENT_FIELD, Checker, SeenNames
+from hotspare.expressions.evaluate import EVALUATOR
+from hotspare.expressions.frame import Frame
+from hotspare.expressions.functions import CAST_NAMES, EVENT_COUNTER, NAMES, REFUSED
+from hotspare.expressions.statement_syntax import VARIABLE_TYPES, parse_code
+from hotspare.expressions.statements import OF_WINDOW, REGEX, SETTING, CodeReading, CodeScope
+from hotspare.expressions.tree import (
+    Assign,
+    Call,
+    Choose,
+    Constant,
+    CountingLoop,
+    Declare,
+    ExpressionRefused,
+    FieldRef,
+    Literal,
+    Loop,
+    Perform,
+    Return,
+    Statement,
+    Statements,
+    Tree,
+    Typed,
+    TypedBlock,
+    TypedLiteral,
+    TypedVariable,
+    ValueType,
+    fields_used,
+)
+from hotspare.model.names import one_of
+from hotspare.model.project import Dialect, Expression, Initialization, UserFunction
+
+CALLS_MAX = 4
+"""How deep functions may call each other."""
+PARAMETER_TYPES = {
+    "parameter": None,
+    "parameterboolean": ValueType.BOOLEAN,
+    "parameterdate": ValueType.STAMP,
+    "parameterinteger": ValueType.INT64,
+    "parameterreal": ValueType.DOUBLE,
+    "parameterstring": ValueType.STRING,
+}
+"""What gives an argument to the code of a function: as it comes, or as a value of a type."""
+PARAMETERS = (*PARAMETER_TYPES, "parametercount")
+"""What only the code of a function may call."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """`initial`: its value before the first event; times as the numbers that are stored."""
+
+    name: str
+    type: ValueType
+    initial: Constant
+
+
+@dataclass(frozen=True, eq=False)
+class Prelude:
+    """`constants` and `state`: variables of the window. `patterns`: those that hold a regular expression. `functions`: parsed."""
+
+    constants: tuple[Variable, ...] = ()
+    state: tuple[Variable, ...] = ()
+    patterns: tuple[tuple[str, str], ...] = ()
+    functions: tuple[tuple[UserFunction, Tree | Statements], ...] = ()
+    late: tuple[Statement, ...] = ()
+    """What the initializer does with the first event."""
+
+    def preceded(self, tree: Tree | Statements) -> Tree | Statements:
+        """The code of an expression, which begins the window's variables if nobody did."""
+        if not self.late:
+            return tree
+        is_begun = Call("isnotnull", "isset", (FieldRef(_BEGUN),))
+        own = tree.statements if isinstance(tree, Statements) else (Return(tree, tree.column),)
+        return Statements((Choose(is_begun, (), self.late), *own), tree.column)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all variables that can be set."""
+        return tuple(v.name for v in (*self.constants, *self.state))
+
+
+NO_PRELUDE = Prelude()
+
+
+@lru_cache(maxsize=1024)
+def prelude_of(initialization: Initialization, expressions: tuple[Expression, ...], label: str) -> Prelude:
+    """Of a window with these `expressions`; the code of functions is typed where they are called. ProjectError with all
+    mistakes."""
+    mistakes: list[Mistake] = []
+    functions: list[tuple[UserFunction, Tree | Statements]] = []
+    declared: list[Variable] = []
+    patterns: list[tuple[str, str]] = []
+    late: tuple[Statement, ...] = ()
+    if initialization.code is not None and initialization.code.text.strip():
+        try:
+            declared, patterns = _initialized(initialization.code)
+            late = _late(initialization.code, declared)
+        except ExpressionRefused as refused:
+            mistakes.append(mistake_of(initialization.code, refused, f"{label}, initializer"))
+    names = tuple(variable.name for variable in declared)
+    for function in initialization.functions:
+        try:
+            functions.append((function, _parsed(function, names)))
+        except ExpressionRefused as refused:
+            mistakes.append(mistake_of(function.code, refused, f"{label}, function {function.name}"))
+    if mistakes:
+        raise ProjectError(label, mistakes)
+    assigned = set(_set_in([tree for _, tree in functions])) | set(_set_in(_read(expressions, names)))
+    assigned |= set(names) if late else set()
+    constants = tuple(v for v in declared if v.name not in assigned)
+    return Prelude(constants, tuple(v for v in declared if v.name in assigned), tuple(patterns), tuple(functions), late)
+
+
+def mistake_of(expression: Expression, refused: ExpressionRefused, label: str) -> Mistake:
+    """With the place of the expression moved to a column of its text, which may have several lines."""
+    before = expression.text[: refused.column - 1]
+    lines, place = before.count("\n"), expression.place
+    if not place.line:
+        place = Place(place.file, 0, refused.column)
+    elif lines:
+        place = Place(place.file, place.line + lines, len(before) - before.rfind("\n"))
+    else:
+        place = Place(place.file, place.line, (place.column or 1) + refused.column - 1)
+    return Mistake(place, f"{label}: {refused.message}", refused.hint)
+
+
+def _initialized(code: Expression) -> tuple[list[Variable], list[tuple[str, str]]]:
+    """The variables that the initializer declares, as they are when it has run, and those with regular expressions. Of one that
+    asks for the time they are null, and _BEGUN is among them."""
+    if code.dialect is not Dialect.ESP:
+        raise ExpressionRefused(1, "the initializer is not in the SAS language", "write its code in the language esp")
+    scope = CodeScope()
+    block = CodeReading(partial(_checker_of_nothing, code.dialect), code.dialect, scope).block(parse_code(code.text))
+    own = {name: type_ for name, type_ in block.variables if " " not in name}
+    patterns = [(name, pattern) for name, pattern in scope.patterns.items() if pattern is not None]
+    if MOMENT_FIELD in fields_used(block):
+        return [Variable(name, type_, None) for name, type_ in {**own, _BEGUN: ValueType.BOOLEAN}.items()], patterns
+    frame = Frame({}, 1)
+    values = settled(EVALUATOR, frame, block)
+    if frame.failures is not None:
+        raise ExpressionRefused(1, f"the code fails: {frame.failures.causes[0][1]}", "set the variables to values that can be")
+    return [Variable(name, type_, _initial(values[name])) for name, type_ in own.items()], patterns
+
+
+_BEGUN = "hs begun"
+"""The variable that tells that the initializer ran; no code can write the name."""
+
+
+def _late(code: Expression, declared: Sequence[Variable]) -> tuple[Statement, ...]:
+    """What an initializer that asks for the time does to its variables; nothing of another one. What it returns, nobody gets."""
+    names = {v.name for v in declared}
+    if _BEGUN not in names:
+        return ()
+    tree = parse_code(code.text)
+    statements = tree.statements if isinstance(tree, Statements) else ()
+    if statements and isinstance(statements[-1], Return):
+        statements = statements[:-1]
+    if any(isinstance(each, Return) for each in _walked(statements)):
+        message = "an initializer that asks for the time returns somewhere in the middle"
+        raise ExpressionRefused(1, message, "let it set its variables, and end")
+    kept = [each for each in statements if not isinstance(each, Declare) or not names.issuperset(each.names)]
+    kept = [each for each in kept if not (isinstance(each, Declare) and each.type == REGEX)]
+    return (*kept, Assign(_BEGUN, Literal(value=True, type=ValueType.BOOLEAN)))
+
+
+def _initial(values: pa.Array) -> Constant:
+    (value,) = stored(values)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _checker_of_nothing(dialect: Dialect, scope: SeenNames) -> Checker:
+    return Checker({MOMENT_FIELD: ValueType.STAMP}, dialect, scope)
+
+
+def stored(values: pa.Array) -> list[Constant]:
+    """As Python values; dates and stamps as the numbers that are stored."""
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())
+    found: list[Constant] = values.to_pylist()
+    return found
+
+
+def _parsed(function: UserFunction, variables: tuple[str, ...]) -> Tree | Statements:
+    name = function.name.lower()
+    if name in NAMES[Dialect.ESP] or name in CAST_NAMES[Dialect.ESP] or name in REFUSED or name in (EVENT_COUNTER, *PARAMETERS):
+        raise ExpressionRefused(1, f"there is a function {function.name} already", "give it another name")
+    if function.type not in VARIABLE_TYPES or function.type == REGEX:
+        kinds = one_of(sorted(set(VARIABLE_TYPES) - {REGEX}))
+        raise ExpressionRefused(1, f"{function.type or 'nothing'} is no type of a value", kinds)
+    if function.code.dialect is not Dialect.ESP:
+        raise ExpressionRefused(1, "its code is not in the SAS language", "write it in the language esp")
+    if not function.code.text.strip():
+        raise ExpressionRefused(1, "it has no code", "write return and an expression")
+    return parse_code(function.code.text, variables)
+
+
+def _read(expressions: Iterable[Expression], names: tuple[str, ...]) -> list[Tree | Statements]:
+    """Those that can be read; the others are told of elsewhere."""
+    found: list[Tree | Statements] = []
+    for each in expressions:
+        if each.dialect is Dialect.ESP and each.text.strip():
+            try:
+                found.append(parse_code(each.text, names))
+            except ExpressionRefused:
+                continue
+    return found
+
+
+def _set_in(trees: Sequence[Tree | Statements]) -> list[str]:
+    """The variables that are set and not declared there."""
+    found: list[str] = []
+    for tree in trees:
+        if isinstance(tree, Statements):
+            inner = list(_walked(tree.statements))
+            own = {name for each in inner if isinstance(each, Declare) for name in each.names}
+            found += [name for each in inner if (name := _set_by(each)) and name not in own]
+    return found
+
+
+def _set_by(statement: Statement) -> str:
+    """The variable that it sets, the elements of an array included; "" if none."""
+    if isinstance(statement, Assign | CountingLoop):
+        return statement.name
+    return statement.call.variable if isinstance(statement, Perform) and statement.call.name in SETTING else ""
+
+
+def _walked(statements: Sequence[Statement]) -> Iterable[Statement]:
+    for each in statements:
+        yield each
+        if isinstance(each, Choose):
+            yield from _walked((*each.then, *each.otherwise))
+        elif isinstance(each, Loop | CountingLoop):
+            yield from _walked(each.body)
+
+
+class Typing:
+    """Types the code of one expression over `fields`, with what the prelude gives."""
+
+    def __init__(
+        self, fields: dict[str, ValueType], dialect: Dialect, prelude: Prelude, label: str = "", input_name: str = ""
+    ) -> None:
+        """`label` tells it from other expressions. `input_name`: what input() says, "" where nobody asks."""
+        self._fields, self._dialect, self.prelude = fields, dialect, prelude
+        self._label, self._input_name = label, input_name
+        self._calling: list[str] = []
+
+    def code(self, label: str = "") -> CodeReading:
+        """A piece of code that sees the window's variables and functions."""
+        return CodeReading(
+            lambda scope: Checker(self._fields, self._dialect, scope), self._dialect, self._scope(self._label + label)
+        )
+
+    def _scope(self, label: str) -> CodeScope:
+        prelude = self.prelude
+        variables: dict[str, Typed] = {v.name: TypedLiteral(v.initial, v.type) for v in prelude.constants}
+        variables |= {v.name: TypedVariable(OF_WINDOW + v.name, v.type) for v in prelude.state}
+        functions = {f.name.lower(): partial(self._call, f, tree) for f, tree in prelude.functions}
+        calls: dict[str, Callable[[Call, Sequence[Typed]], Typed]] = dict(functions)
+        if self._input_name:
+            calls["input"] = lambda _call, _: TypedLiteral(self._input_name, ValueType.STRING)
+        return CodeScope(variables, calls, label, dict(prelude.patterns))
+
+    def _call(self, function: UserFunction, tree: Tree | Statements, call: Call, arguments: Sequence[Typed]) -> Typed:
+        if function.name in self._calling or len(self._calling) >= CALLS_MAX:
+            raise ExpressionRefused(call.column, f"{function.name} calls itself", "write a loop instead")
+        code = self.code(f" {function.name} {call.column}")
+        parameters = {f"parameter {i + 1}": argument.type for i, argument in enumerate(arguments)}
+        code.scope.own |= parameters
+        types = tuple(parameters.values())
+        for name, type_ in PARAMETER_TYPES.items():
+            code.scope.functions[name] = partial(_parameter, function, types, code.checker, type_)
+        code.scope.functions |= {"parametercount": lambda _call, _: TypedLiteral(len(arguments), ValueType.INT32)}
+        result = ValueType(VARIABLE_TYPES[function.type])
+        self._calling.append(function.name)
+        try:
+            block = code.block(tree, lambda checker, value: checker.kept(value, result, f"function {function.name}"))
+        except ExpressionRefused as refused:
+            message = f"function {function.name}, column {refused.column} of its code: {refused.message}"
+            raise ExpressionRefused(call.column, message, refused.hint) from None
+        finally:
+            self._calling.pop()
+        if block.type is ValueType.NULL:
+            raise ExpressionRefused(
+                call.column, f"function {function.name} returns nothing", "end its code with return and a value"
+            )
+        return TypedBlock(block.statements, block.variables, block.type, tuple(arguments))
+
+
+def _parameter(
+    function: UserFunction,
+    types: Sequence[ValueType],
+    checker: Checker,
+    wanted: ValueType | None,
+    call: Call,
+    arguments: Sequence[Typed],
+) -> Typed:
+    number = call.arguments[0] if len(arguments) == 1 else None
+    if not (isinstance(number, Literal) and isinstance(number.value, int)):
+        message = f"{call.written} takes the number of the parameter"
+        raise ExpressionRefused(call.column, message, f"write {call.written}(1)")
+    if not 1 <= number.value <= len(types):
+        message = f"{function.name} is called with {len(types)} arguments, and asks for number {number.value}"
+        raise ExpressionRefused(call.column, message, "give as many as it takes")
+    given = TypedVariable(f"parameter {number.value}", types[number.value - 1])
+    return given if wanted is None else checker.kept(given, wanted, f"parameter {number.value}")

@@ -1,0 +1,348 @@
+"""Functions that see each other (SPEC A25): what a functional window computes, step by step over columns.
+
+    given fields ─► properties `#name` ─► functions in order ─► fields of the event ──┐
+                                            └─► per loop: elements ─► its properties and functions ─► fields of an event each
+
+`$name` is a field of the input; where it has none of that name, the value of a function before. In a loop the name of its data is
+the element, and before the values of the event itself those of its own functions count. Text is parsed once for all steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.base.errors import Mistake, ProjectError
+from hotspare.expressions.checking import COUNTER_FIELD, EVENT_NUMBER_FIELD, MOMENT_FIELD, POSITION_FIELD
+from hotspare.expressions.compiled import EVENT_FIELDS, CompiledExpression, compile_over
+from hotspare.expressions.documents import JSON_FUNCTIONS, XML_FUNCTIONS
+from hotspare.expressions.frame import Failures
+from hotspare.expressions.tree import Call, Literal, Tree, TypedCall, ValueType, parts_of
+from hotspare.model.function_contexts import EventLoop, FunctionContext, FunctionProgram, LoopKind, PropertyKind, in_functions
+from hotspare.model.names import EXPRESSION_LENGTH_MAX, unprintable
+from hotspare.model.project import Expression
+from hotspare.model.types import Field, Schema
+
+ROWS_AT_ONCE = 1024
+"""So many rows are taken through all steps at once, where documents are parsed: they take many times the room of their text."""
+Columns = Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionStep:
+    """`name`: under which later steps see the value."""
+
+    name: str
+    expression: CompiledExpression
+
+
+@dataclass(frozen=True)
+class FunctionSteps:
+    """A context: `prepared` makes properties, `outputs` fields."""
+
+    prepared: tuple[FunctionStep, ...]
+    outputs: tuple[FunctionStep, ...]
+
+    @property
+    def all(self) -> tuple[FunctionStep, ...]:
+        return (*self.prepared, *self.outputs)
+
+    @cached_property
+    def needed(self) -> tuple[str, ...]:
+        """The names that have to be there before."""
+        made: set[str] = set()
+        needed: dict[str, None] = {}
+        for step in self.all:
+            needed |= dict.fromkeys(name for name in step.expression.fields if name not in made)
+            made.add(step.name)
+        return tuple(needed)
+
+    def run(
+        self, columns: dict[str, pa.Array], length: int, memo: dict[Any, Any], given: frozenset[str]
+    ) -> Iterator[tuple[FunctionStep, pa.Array, Failures]]:
+        """Each step with its values; `columns` are added to, but for the names that are `given`."""
+        for step in self.all:
+            values, failures = step.expression.evaluate(columns, length, memo)
+            if step.name not in given:
+                columns[step.name] = values
+            yield step, values, failures
+
+
+@dataclass(frozen=True)
+class LoopSteps:
+    """`items`: per event the list of its elements, which are called `data`."""
+
+    items: CompiledExpression
+    data: str
+    steps: FunctionSteps
+
+
+@dataclass(frozen=True)
+class CompiledProgram:
+    """`given`: names of the input's fields, which steps do not hide. `generate` and `opcode` see what the event's
+    own steps made."""
+
+    own: FunctionSteps
+    loops: tuple[LoopSteps, ...]
+    generate: CompiledExpression | None
+    opcode: CompiledExpression | None
+    given: frozenset[str]
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """What it reads of an event: fields of the input, opcode and flags, the count of events, and the time."""
+        asked = list(self.own.needed)
+        asked += [name for each in (self.generate, self.opcode) if each is not None for name in each.fields]
+        for loop in self.loops:
+            asked += [*loop.items.fields, *loop.steps.needed]
+        of_event = (*EVENT_FIELDS, COUNTER_FIELD, POSITION_FIELD, MOMENT_FIELD)
+        return tuple(dict.fromkeys(name for name in asked if name in self.given or name in of_event))
+
+
+@dataclass
+class Compiling:
+    """Compiles the expressions of one window and gathers their mistakes."""
+
+    given: Schema
+    schema: Schema
+    window: str
+    input_name: str
+    mistakes: list[Mistake] = field(default_factory=list)
+
+    def program(self, program: FunctionProgram) -> CompiledProgram | None:
+        """None where there are mistakes."""
+        names = {f.name: ValueType.of(f.type) for f in self.given.fields}
+        names |= {name: ValueType.STRING for name in EVENT_FIELDS if name not in names}
+        names |= dict.fromkeys((COUNTER_FIELD, POSITION_FIELD, EVENT_NUMBER_FIELD), ValueType.INT64)
+        names[MOMENT_FIELD] = ValueType.STAMP
+        patterns = dict(program.context.patterns)
+        own = self._context(program.context, names, patterns, frozenset(self.given.names), "")
+        generate = self._expression(program.generate, names, patterns, "generate", self._truth) if program.generate else None
+        opcode = self._expression(program.opcode, names, patterns, "opcode", self._text) if program.opcode else None
+        loops = [self._loop(loop, dict(names), patterns) for loop in program.loops]
+        if self.mistakes:
+            return None
+        return CompiledProgram(own, tuple(each for each in loops if each), generate, opcode, frozenset(self.given.names))
+
+    def _context(
+        self, context: FunctionContext, names: dict[str, ValueType], patterns: Mapping[str, str], kept: frozenset[str], where: str
+    ) -> FunctionSteps:
+        """`names` are added to, but for those that are `kept`."""
+        prepared: list[FunctionStep] = []
+        for each in context.properties:
+            wrap, type_ = _MADE[each.kind](each.outer, each.inner)
+            made = self._expression(each.value, names, patterns, f"{where}property {each.name}", self._typed(type_), wrap)
+            names[f"#{each.name}"] = type_
+            if made is not None:
+                prepared.append(FunctionStep(f"#{each.name}", made))
+        outputs: list[FunctionStep] = []
+        for name, written in context.functions:
+            at = self.schema.index.get(name)
+            if at is None:
+                self._expression(written, names, patterns, f"{where}field {name}", lambda _, value: value)
+                continue
+            target = self.schema.fields[at]
+            made = self._expression(written, names, patterns, f"{where}field {name}", self._assigned(target))
+            if name not in kept:
+                names[name] = ValueType.of(target.type)
+            if made is not None:
+                outputs.append(FunctionStep(name, made))
+        return FunctionSteps(tuple(prepared), tuple(outputs))
+
+    def _loop(self, loop: EventLoop, names: dict[str, ValueType], outer: Mapping[str, str]) -> LoopSteps | None:
+        patterns = {**outer, **dict(loop.context.patterns)}
+        where = f"loop {loop.name}, "
+        items = self._expression(
+            loop.text, names, patterns, f"{where}text", self._typed(ValueType.LIST), lambda tree: _taken_apart(loop, tree)
+        )
+        if loop.data:
+            names[loop.data] = ValueType.STRING
+        steps = self._context(loop.context, names, patterns, frozenset({*self.given.names, loop.data}), where)
+        return None if items is None else LoopSteps(items, loop.data, steps)
+
+    def _expression(
+        self,
+        written: Expression,
+        names: Mapping[str, ValueType],
+        patterns: Mapping[str, str],
+        what: str,
+        fitted: Any,
+        wrap: Callable[[Tree], Tree] | None = None,
+    ) -> CompiledExpression | None:
+        label = f"window {self.window}, {what}"
+        if not written.text.strip() or len(written.text) > EXPRESSION_LENGTH_MAX or unprintable(written.text):
+            return None  # the model tells of it
+        try:
+            return compile_over(in_functions(written), names, self.given, label, fitted, patterns, self.input_name, wrap)
+        except ProjectError as error:
+            self.mistakes += error.mistakes
+            return None
+
+    def _assigned(self, target: Field) -> Any:
+        return lambda checker, value: checker.fitted(value, ValueType.of(target.type), f"field {target.name}")
+
+    def _typed(self, type_: ValueType) -> Any:
+        return lambda checker, value: checker.fitted(value, type_, "property")
+
+    def _truth(self, checker: Any, value: Any) -> Any:
+        return checker.truth(value)
+
+    def _text(self, checker: Any, value: Any) -> Any:
+        return checker.fitted(value, ValueType.STRING, "opcode")
+
+
+def _as_it_is(_outer: str, _inner: str) -> tuple[Callable[[Tree], Tree] | None, ValueType]:
+    return None, ValueType.STRING
+
+
+def _list(outer: str, _inner: str) -> tuple[Callable[[Tree], Tree], ValueType]:
+    return lambda tree: Call("list_of", "list", (tree, Literal(outer, ValueType.STRING)), 1), ValueType.LIST
+
+
+def _map(outer: str, inner: str) -> tuple[Callable[[Tree], Tree], ValueType]:
+    texts = (Literal(outer, ValueType.STRING), Literal(inner, ValueType.STRING))
+    return lambda tree: Call("map_of", "map", (tree, *texts), 1), ValueType.MAP
+
+
+_MADE: Mapping[PropertyKind, Callable[[str, str], tuple[Callable[[Tree], Tree] | None, ValueType]]] = {
+    **dict.fromkeys((PropertyKind.STRING, PropertyKind.XML, PropertyKind.JSON), _as_it_is),
+    **dict.fromkeys((PropertyKind.LIST, PropertyKind.SET), _list),
+    PropertyKind.MAP: _map,
+}
+"""How a property is made of its text, and of which type it is. XML and JSON stay texts, parsed when they are asked."""
+
+
+def _taken_apart(loop: EventLoop, text: Tree) -> Tree:
+    path = Literal(loop.path, ValueType.STRING, 1)
+    if loop.kind is LoopKind.REGEX:
+        return Call("rgx_matches", "regex", (text, path, Literal(loop.group, ValueType.INT32)), 1)
+    return Call("xml_items" if loop.kind is LoopKind.XML else "json_items", loop.kind.value, (text, path), 1)
+
+
+def parses(steps: Iterable[FunctionStep]) -> bool:
+    """Whether any of them takes documents apart."""
+    trees = [each for step in steps for each in parts_of(step.expression.tree)]
+    return any(isinstance(each, TypedCall) and each.function in (*JSON_FUNCTIONS, *XML_FUNCTIONS) for each in trees)
+
+
+def compile_program(program: FunctionProgram, given: Schema, schema: Schema, window: str, input_name: str) -> CompiledProgram:
+    """ProjectError with all mistakes of its expressions."""
+    compiling = Compiling(given, schema, window, input_name)
+    compiled = compiling.program(program)
+    if compiled is None:
+        raise ProjectError(f"window {window}", compiling.mistakes)
+    return compiled
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedEvents:
+    """Events that come of rows: `row` of each, rising, and its place among those of its row as `number` (the event itself is 0);
+    values by field, null where neither a function nor the input says anything."""
+
+    row: Any
+    number: Any
+    values: Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRun:
+    """`opcode`: the text for each row; None where nothing is said. `failed`: in the order of evaluation."""
+
+    made: ComputedEvents
+    opcode: pa.Array | None
+    failed: Sequence[Failures]
+
+
+def run_program(program: CompiledProgram, columns: Columns, length: int, schema: Schema) -> ProgramRun:
+    """All events of the rows. Columns of `columns`: those of `CompiledProgram.fields` and the fields that pass by their name."""
+    memo: dict[Any, Any] = {}
+    seen = dict(columns)
+    seen[EVENT_NUMBER_FIELD] = pa.array(np.zeros(length, np.int64))
+    failed: list[Failures] = []
+    own = dict(columns)
+    for step, values, failures in program.own.run(seen, length, memo, program.given):
+        failed.append(failures)
+        if not step.name.startswith("#"):
+            own[step.name] = values
+    generated = np.ones(length, np.bool_)
+    if program.generate is not None:
+        values, failures = program.generate.evaluate(seen, length, memo)
+        failed.append(failures)
+        generated = values.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+    opcode = None
+    if program.opcode is not None:
+        opcode, failures = program.opcode.evaluate(seen, length, memo)
+        failed.append(failures)
+    rows = np.flatnonzero(generated)
+    taken = pa.array(rows)
+    parts = [
+        ComputedEvents(
+            rows, np.zeros(len(rows), np.int64), {f.name: own[f.name].take(taken) for f in schema.fields if f.name in own}
+        )
+    ]
+    before = np.zeros(length, np.int64)
+    for loop in program.loops:
+        part, failures_of_loop = _looped(program, loop, seen, columns, length, before, memo)
+        parts.append(part)
+        failed += failures_of_loop
+    return ProgramRun(_merged(parts, schema), opcode, failed)
+
+
+def _looped(
+    program: CompiledProgram,
+    loop: LoopSteps,
+    seen: Columns,
+    columns: Columns,
+    length: int,
+    before: Any,
+    memo: dict[Any, Any],
+) -> tuple[ComputedEvents, list[Failures]]:
+    """The events of one loop; `before`: how many of each row's loops there were, which is added to."""
+    lists, failures = loop.items.evaluate(seen, length, memo)
+    failed = [failures]
+    lengths = lists.value_lengths().fill_null(0).to_numpy().astype(np.int64)
+    rows = np.repeat(np.arange(length), lengths)
+    number = 1 + before[rows] + np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    before += lengths
+    taken = pa.array(rows)
+    names = {*loop.steps.needed} & {*seen}
+    inner: dict[str, pa.Array] = {name: seen[name].take(taken) for name in sorted(names)}
+    inner[EVENT_NUMBER_FIELD] = pa.array(number)
+    if POSITION_FIELD in inner:
+        inner[POSITION_FIELD] = _apart(inner[POSITION_FIELD], number)
+    if loop.data:
+        inner[loop.data] = lists.flatten()
+    values = {name: column.take(taken) for name, column in columns.items()}
+    for step, made, failures in loop.steps.run(inner, len(rows), memo, program.given | {loop.data}):
+        failed.append(Failures(rows[failures.rows], failures.cause, failures.causes))
+        if not step.name.startswith("#"):
+            values[step.name] = made
+    return ComputedEvents(rows, number, values), failed
+
+
+def _apart(position: pa.Array, number: Any) -> pa.Array:
+    """A position for each event of a loop, far from those of others."""
+    with np.errstate(over="ignore"):
+        moved = position.fill_null(0).to_numpy() + number * np.int64(_FAR)
+    return pa.array(moved, mask=position.is_null().to_numpy(zero_copy_only=False))
+
+
+_FAR = 0x1E3779B97F4A7C15
+
+
+def _merged(parts: Sequence[ComputedEvents], schema: Schema) -> ComputedEvents:
+    """All events by row, and of a row by number."""
+    row, number = (np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "number"))
+    order = np.lexsort((number, row))
+    taken = pa.array(order)
+    values: dict[str, pa.Array] = {}
+    for each in schema.fields:
+        type_ = ValueType.of(each.type).arrow
+        columns = [part.values[each.name] if each.name in part.values else pa.nulls(len(part.row), type_) for part in parts]
+        values[each.name] = pa.concat_arrays(columns).take(taken)
+    return ComputedEvents(row[order], number[order], values)

@@ -1,0 +1,222 @@
+"""Dates and stamps, always in UTC."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.expressions.frame import Frame, Value
+from hotspare.expressions.function import (
+    DATE,
+    INT32,
+    INT64,
+    NULL,
+    STAMP,
+    STRING,
+    Evaluate,
+    Fallibility,
+    Function,
+    Rule,
+    Signature,
+    count_between,
+    eager,
+    fixed,
+    plain,
+)
+from hotspare.expressions.tree import TypedCall, ValueType
+from hotspare.model.project import Dialect
+from hotspare.rows.elementwise import whole_seconds, with_nulls
+from hotspare.rows.values import DateFormat
+
+TRUNC_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+
+
+def _part(kernel: Callable[[Value], Value]) -> Evaluate:
+    return plain(lambda moment: pc.cast(kernel(_held(moment)), INT32.arrow))
+
+
+def _held(moment: Value) -> Value:
+    """Seconds that a stamp holds, else null."""
+    if moment.type == STAMP.arrow:
+        return moment
+    seconds = pc.cast(moment, INT64.arrow)
+    inside = pc.and_(pc.less_equal(seconds, _SECONDS_MAX), pc.greater_equal(seconds, pc.negate(_SECONDS_MAX)))
+    return pc.if_else(inside, moment, pa.scalar(None, DATE.arrow))
+
+
+_SECONDS_MAX = pa.scalar((2**63 - 1) // 1_000_000, pa.int64())
+
+
+def _weekday(count_from_zero: pa.Scalar, first: int) -> Evaluate:
+    """The day of the week, the ISO day `first` being the first."""
+    zero = count_from_zero.as_py()
+    return _part(lambda stamp: pc.day_of_week(stamp, count_from_zero=zero, week_start=first))
+
+
+def _micros(stamp: Value) -> Value:
+    return pc.cast(stamp, INT64.arrow)
+
+
+def _seconds(stamp: Value) -> Value:
+    return pc.cast(whole_seconds(stamp), INT64.arrow)
+
+
+def _seconds_of_moment(moment: Value) -> Value:
+    return _seconds(moment) if moment.type == STAMP.arrow else pc.cast(moment, INT64.arrow)
+
+
+def _from_number(factor: int) -> Evaluate:
+    def evaluate(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
+        micros = frame.attempt(
+            lambda number: pc.multiply_checked(number, pa.scalar(factor, pa.int64())),
+            arguments,
+            "the number is too large for a stamp",
+            INT64.arrow,
+        )
+        return pc.cast(micros, STAMP.arrow)
+
+    return eager(evaluate)
+
+
+def _truncate(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
+    unit, stamp = str(arguments[0].as_py()).lower(), arguments[1]
+    begin = pc.floor_temporal(stamp, unit=unit, week_starts_monday=True)
+    return frame.refuse(begin, pc.greater(begin, stamp), "date_trunc: the result exceeds stamp")
+
+
+def _moment(result: ValueType, *rest: ValueType, least: int = 1) -> Rule:
+    """A stamp; in the function language a number is a date, in seconds. Beyond what a stamp holds it is null."""
+
+    def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
+        count_between(types, least, 1 + len(rest))
+        is_number = dialect is Dialect.FUNCTIONS and bool(types) and types[0] not in (STAMP, NULL)
+        return fixed(result, DATE if is_number else STAMP, *rest, required=least)(types, dialect)
+
+    return rule
+
+
+def _formatted(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
+    format_ = arguments[1].as_py() if len(arguments) > 1 else DEFAULT_FORMAT
+    if format_ is None:
+        return pa.scalar(None, pa.string())
+    stamps = frame.array(arguments[0])
+    whole = whole_seconds(stamps) if stamps.type == STAMP.arrow else _held(stamps)
+    return pc.strftime(whole, format=format_)
+
+
+def _parsed(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
+    format_ = arguments[1].as_py() if len(arguments) > 1 else DEFAULT_FORMAT
+    if format_ is None:
+        return pa.scalar(None, call.type.arrow)
+    texts = frame.array(arguments[0])
+    values, bad = DateFormat.of(format_).parse(texts, DATE.arrow)
+    frame.fail(bad, "the text is no time of this format")
+    return with_nulls(pc.cast(values, INT64.arrow), bad)
+
+
+def check_format(text: str) -> None:
+    """ValueError where no time is read or written so."""
+    unknown = [piece for piece in re.findall(r"%.?", text) if piece[1:] not in _WRITTEN]
+    if unknown:
+        raise ValueError(f"{unknown[0]} means nothing")
+
+
+DEFAULT_FORMAT = "%Y-%m-%d %H:%M:%S"
+_WRITTEN = tuple("aAbBCdDeFgGhHIjmMnprRStTuUVwWyYzZ%")
+"""Directives of strftime that do not depend on where the engine runs."""
+
+
+def _of_day(divisor: int) -> Evaluate:
+    """How many so many seconds of its day have passed."""
+
+    def evaluate(moment: Value) -> Value:
+        seconds = pc.cast(whole_seconds(moment) if moment.type == STAMP.arrow else _held(moment), INT64.arrow)
+        rest = pc.subtract(seconds, pc.multiply(pc.divide(seconds, _DAY), _DAY))
+        rest = pc.if_else(pc.less(rest, 0), pc.add(rest, _DAY), rest)
+        return pc.cast(pc.divide(rest, pa.scalar(divisor, pa.int64())), INT32.arrow)
+
+    return plain(evaluate)
+
+
+_DAY = pa.scalar(86_400, pa.int64())
+_PART = _moment(INT32)
+
+FUNCTIONS: tuple[Function, ...] = (
+    Function("year", _PART, _part(pc.year), "year", ("year",), ("year", "timeyear")),
+    Function("quarter", _PART, _part(pc.quarter), "quarter, 1 to 4", ("quarter",), ("quarter",)),
+    Function("month", _PART, _part(pc.month), "month, 1 to 12", ("month",), ("month", "timemonth")),
+    Function("day", _PART, _part(pc.day), "day of the month", ("day", "dayofmonth"), ("day", "timedayofmonth")),
+    Function("dayofyear", _PART, _part(pc.day_of_year), "day of the year", ("dayofyear",), ("timedayofyear",)),
+    Function("dayofweek", _PART, _weekday(pa.scalar(value=False), 7), "day of the week, Sunday is 1", ("dayofweek",)),
+    Function("weekday", _PART, _weekday(pa.scalar(value=True), 1), "day of the week, Monday is 0", ("weekday",)),
+    Function("timedayofweek", _PART, _weekday(pa.scalar(value=True), 7), "day of the week, Sunday is 0", esp=("timedayofweek",)),
+    Function("hour", _PART, _part(pc.hour), "hour", ("hour",), ("hour", "timehour")),
+    Function("minute", _PART, _part(pc.minute), "minute", ("minute",), ("minute", "timeminute")),
+    Function("second", _PART, _part(pc.second), "second", ("second",), ("second", "timesecond")),
+    Function("unix_micros", fixed(INT64, STAMP), plain(_micros), "microseconds since 1970", ("unix_micros",), ("unix_micros",)),
+    Function(
+        "unix_seconds",
+        fixed(INT64, STAMP),
+        plain(_seconds),
+        "seconds since 1970, rounded down",
+        ("unix_seconds",),
+        ("unix_seconds",),
+    ),
+    Function(
+        "timestamp_micros",
+        fixed(STAMP, INT64),
+        _from_number(1),
+        "the stamp of microseconds since 1970",
+        ("timestamp_micros",),
+        ("timestamp_micros",),
+        Fallibility.ROW,
+    ),
+    Function(
+        "timestamp_seconds",
+        fixed(STAMP, INT64),
+        _from_number(1_000_000),
+        "the stamp of seconds since 1970",
+        ("timestamp_seconds",),
+        ("timestamp_seconds",),
+        Fallibility.ROW,
+    ),
+    Function(
+        "date_trunc",
+        fixed(STAMP, STRING, STAMP),
+        eager(_truncate),
+        f"date_trunc(unit, t): the beginning of the {', '.join(TRUNC_UNITS)}; what lies before the least stamp fails",
+        ("date_trunc",),
+        ("date_trunc",),
+        Fallibility.ROW,
+        (0,),
+    ),
+    Function("minute_of_day", _PART, _of_day(60), "minutes of the day", esp=("timeminuteofday",)),
+    Function("second_of_day", _PART, _of_day(1), "seconds of the day", esp=("timesecondofday",)),
+    Function(
+        "time_string",
+        _moment(STRING, STRING),
+        eager(_formatted),
+        "timeString(t[, format]): as text, by the signs of strftime; in seconds, UTC",
+        esp=("timestring", "timegmtstring", "formatdate"),
+        literals=(1,),
+    ),
+    Function(
+        "time_parse",
+        fixed(INT64, STRING, STRING, required=1),
+        eager(_parsed),
+        "timeParse(s[, format]): the seconds since 1970 that a text says, by the signs of strptime; another text fails",
+        esp=("timeparse",),
+        fallibility=Fallibility.ROW,
+        literals=(1,),
+    ),
+    Function(
+        "time_same",
+        _moment(INT64),
+        plain(_seconds_of_moment),
+        "seconds since 1970: local time is UTC",
+        esp=("timegmttolocal", "timelocaltogmt", "timeseconds"),
+    ),
+)

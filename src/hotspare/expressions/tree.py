@@ -1,0 +1,314 @@
+"""What an expression is before and after its types are known. Plain frozen data: it travels to Spark's workers as it is.
+
+Both dialects are read into the untyped tree (`Tree`); `checking.Checker` turns it into the typed one (`Typed`), in which every
+argument has exactly the type that its function wants, casts included. A `column` counts from 1 within the expression's text.
+SAS code may also be statements (`Statements`), which `statements.py` types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from hotspare.model.types import FieldType
+from hotspare.rows.batch import ARROW_TYPE
+
+DEPTH_MAX = 100
+"""Limit on nesting."""
+
+
+class ValueType(Enum):
+    """The type of a value inside an expression: the field types, truth values, lists and maps of strings, and null without a
+    type."""
+
+    INT32 = "int32"
+    INT64 = "int64"
+    DOUBLE = "double"
+    STRING = "string"
+    DATE = "date"
+    STAMP = "stamp"
+    MONEY = "money"
+    BLOB = "blob"
+    INT32_ARRAY = "array(i32)"
+    INT64_ARRAY = "array(i64)"
+    DOUBLE_ARRAY = "array(dbl)"
+    LIST = "list"
+    """Of strings."""
+    MAP = "map"
+    """From string to string."""
+    BOOLEAN = "boolean"
+    NULL = "null"
+
+    @classmethod
+    def of(cls, field_type: FieldType) -> ValueType:
+        return cls(field_type.value)
+
+    @cached_property
+    def arrow(self) -> pa.DataType:
+        if self is ValueType.BOOLEAN:
+            return pa.bool_()
+        if self is ValueType.NULL:
+            return pa.null()
+        if self is ValueType.LIST:
+            return pa.list_(pa.string())
+        if self is ValueType.MAP:
+            return pa.map_(pa.string(), pa.string())
+        return ARROW_TYPE[FieldType(self.value)]
+
+
+Constant: TypeAlias = bool | int | float | str | tuple[object, ...] | None
+"""Arrays as tuples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    value: Constant
+    type: ValueType
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRef:
+    name: str
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`function` is a name of the function table, "" where the table has none for `written`."""
+
+    function: str
+    written: str
+    arguments: tuple[Tree, ...]
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A call on a variable that holds a regular expression: `r.findfirst(s)`."""
+
+    variable: str
+    name: str
+    arguments: tuple[Tree, ...]
+    column: int = 0
+
+
+Tree: TypeAlias = Literal | FieldRef | Call | Method
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Variables of a type, null until they are assigned. `type` as it is written."""
+
+    names: tuple[str, ...]
+    type: str
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    name: str
+    value: Tree
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Choose:
+    condition: Tree
+    then: tuple[Statement, ...]
+    otherwise: tuple[Statement, ...]
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """While the condition is true."""
+
+    condition: Tree
+    body: tuple[Statement, ...]
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CountingLoop:
+    """`for name = first to last step step`, both ends included."""
+
+    name: str
+    first: Tree
+    last: Tree
+    step: int
+    body: tuple[Statement, ...]
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Ends the block with a value; None: without one."""
+
+    value: Tree | None
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    """A call that is made for what it does: a method."""
+
+    call: Method
+    column: int = 0
+
+
+Statement: TypeAlias = Declare | Assign | Choose | Loop | CountingLoop | Return | Perform
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """Statements in order; what a `return` gives is the value, null where none is reached."""
+
+    statements: tuple[Statement, ...]
+    column: int = 0
+
+
+@dataclass(frozen=True)
+class TypedLiteral:
+    value: Constant
+    type: ValueType
+
+    @cached_property
+    def scalar(self) -> pa.Scalar:
+        """Making one costs more than a small batch."""
+        value = self.value
+        if self.type is ValueType.DOUBLE and isinstance(value, int | float | str):
+            value = float(value)
+        return pa.scalar(value, self.type.arrow)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"value": self.value, "type": self.type}
+
+
+@dataclass(frozen=True, slots=True)
+class TypedField:
+    name: str
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class TypedCall:
+    """`type` is that of the result; `function` a name of the function table."""
+
+    function: str
+    arguments: tuple[Typed, ...]
+    type: ValueType
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TypedVariable:
+    """A variable of the block around it; or of the window, which keeps it from event to event."""
+
+    name: str
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class TypedAssign:
+    """The value has the type of the variable."""
+
+    name: str
+    value: Typed
+
+
+@dataclass(frozen=True, slots=True)
+class TypedChoose:
+    condition: Typed
+    then: tuple[TypedStatement, ...]
+    otherwise: tuple[TypedStatement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TypedLoop:
+    """`before` is done before each look at the condition."""
+
+    before: tuple[TypedStatement, ...]
+    condition: Typed
+    body: tuple[TypedStatement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TypedReturn:
+    """The value has the type of the block."""
+
+    value: Typed
+
+
+TypedStatement: TypeAlias = TypedAssign | TypedChoose | TypedLoop | TypedReturn
+
+
+@dataclass(frozen=True, slots=True)
+class TypedBlock:
+    """`variables`: its own, with their types, null at the beginning. `arguments`: values of the first of them."""
+
+    statements: tuple[TypedStatement, ...]
+    variables: tuple[tuple[str, ValueType], ...]
+    type: ValueType
+    arguments: tuple[Typed, ...] = ()
+
+
+Typed: TypeAlias = TypedLiteral | TypedField | TypedCall | TypedVariable | TypedBlock
+
+
+class ExpressionRefused(Exception):
+    """An expression that cannot be used, seen while reading or typing it. Stays inside this package: `compile` adds the place."""
+
+    def __init__(self, column: int, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.column = column
+        self.message = message
+        self.hint = hint
+
+
+def fields_used(node: Typed) -> tuple[str, ...]:
+    """Names of the fields that a typed tree reads, each once, in order of appearance."""
+    return tuple(dict.fromkeys(each.name for each in parts_of(node) if isinstance(each, TypedField)))
+
+
+def parts_of(node: Typed) -> Iterator[Typed]:
+    """The node and all below it, in order of appearance."""
+    yield node
+    if isinstance(node, TypedCall):
+        for argument in node.arguments:
+            yield from parts_of(argument)
+    elif isinstance(node, TypedBlock):
+        for argument in node.arguments:
+            yield from parts_of(argument)
+        for statement in node.statements:
+            yield from _parts_of_statement(statement)
+
+
+def _parts_of_statement(statement: TypedStatement) -> Iterator[Typed]:
+    if isinstance(statement, TypedAssign | TypedReturn):
+        yield from parts_of(statement.value)
+        return
+    if isinstance(statement, TypedChoose):
+        yield from parts_of(statement.condition)
+        inner = (*statement.then, *statement.otherwise)
+    else:
+        yield from parts_of(statement.condition)
+        inner = (*statement.before, *statement.body)
+    for each in inner:
+        yield from _parts_of_statement(each)
+
+
+def assigned_in(statements: Sequence[TypedStatement]) -> Iterator[str]:
+    """The variables that statements set, in order, some more than once."""
+    for each in statements:
+        if isinstance(each, TypedAssign):
+            yield each.name
+        elif isinstance(each, TypedChoose):
+            yield from assigned_in((*each.then, *each.otherwise))
+        elif isinstance(each, TypedLoop):
+            yield from assigned_in((*each.before, *each.body))

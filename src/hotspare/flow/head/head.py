@@ -1,0 +1,370 @@
+"""The head: raw messages to decoded rows, and the stateless windows ahead of the first stateful one (DESIGN section 3).
+
+One function from Arrow to Arrow, plain data inside, so that it runs in Spark's Python workers as well as in the driver, with equal
+results. It has no state: what becomes of a message depends on that message alone. Loads neither Spark nor numba.
+
+A message becomes one row per event, in order, whose `index` counts the rows of the message; a bad row keeps its index, and so do
+the rows behind an event that a filter drops; of the last one of a message its place stays. A tick becomes one row with index 0, a
+message without events none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.flow.head.folding import folded
+from hotspare.flow.head.required import lacking
+from hotspare.flow.head.unknown_members import UnknownMember, sampled, with_unknown
+from hotspare.flow.head.update_blocks import rows_of_blocks
+from hotspare.formats import arrow_block, avro_block
+from hotspare.formats.csv.decode import CsvOptions, DecodedRows, decode_rows, renumbered
+from hotspare.formats.json.decode import decode_json
+from hotspare.model.events import Opcode
+from hotspare.model.project import WindowId
+from hotspare.model.resolve import Resolved
+from hotspare.model.types import FieldType, Schema
+from hotspare.rows.bad_reasons import BadReason, RowReason
+from hotspare.rows.batch import BAD_TYPE, END_FORM, FORM_MASK, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
+from hotspare.rows.elementwise import Rows, comes_of_rows, halved, nothing
+from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, Refusals
+from hotspare.rows.routing import Routing, routing_of
+from hotspare.windows.registry import type_of
+from hotspare.windows.shared.stateless import Chain, passed_rows, refused_rows
+
+if TYPE_CHECKING:
+    from hotspare.flow.plan import Plan
+
+
+_NO_FORMS = np.empty(0, np.int64)
+BATCH_BYTES_MAX = (1 << 31) - 1
+"""Limit on a decoded batch of several messages: there the offsets of an Arrow array end, of which a batch holds many."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicHead:
+    """What is done to the messages of one inbound topic; `chain` None leaves all windows to the core."""
+
+    window: str
+    schema: Schema
+    options: CsvOptions
+    chain: Chain | None
+    routing: Routing | None = None
+    """Where its events belong; None where any partition will do."""
+    required: tuple[int, ...] = ()
+    """Places of the fields that may not be null."""
+
+    @property
+    def entry_schema(self) -> Schema:
+        """At which the topic's events enter the core."""
+        return self.schema if self.chain is None else self.chain.schema
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Decoded rows of one kind: the message each is of, its index there, and its content."""
+
+    message: Rows
+    index: npt.NDArray[np.int32]
+    kind: RowKind
+    opcode: npt.NDArray[np.uint8] | None = None
+    flags: npt.NDArray[np.uint8] | None = None
+    topic: int = -1
+    content: pa.Array | None = None
+
+
+@dataclass(frozen=True)
+class Head:
+    """Callable: a batch of `RAW_SCHEMA` in, batches of `decoded_schema` out, nearly always one, in the order of the messages.
+
+    `topics[i]` belongs to the inbound topic with index i. It never raises because of what a message holds. `batch_bytes_max`: how
+    large a batch of several messages may be; what is in the batches together does not depend on it (law Cut).
+    """
+
+    topics: tuple[TopicHead, ...]
+    batch_bytes_max: int = BATCH_BYTES_MAX
+
+    @classmethod
+    def build(
+        cls,
+        resolved: Resolved,
+        options: Mapping[WindowId, CsvOptions] | None = None,
+        chains: Sequence[Chain | None] = (),
+        shards: int = 1,
+    ) -> Head:
+        """`options`: per source window whose rows have another form than the default. `chains[i]`: what is done to the events of
+        topic i (`Plan.head_chain`); without chains they are decoded. `shards`: into how many the project is divided."""
+        topics = []
+        for i, source in enumerate(resolved.sources):
+            chain = chains[i] if chains else None
+            form = (options or {}).get(source, CsvOptions())
+            schema, routing = resolved.schema(source), routing_of(resolved, source, shards)
+            window = resolved.window(source).window
+            required = tuple(schema.index[name] for name in type_of(window).required(window))
+            topics.append(TopicHead(str(source), schema, form, chain, routing, required))
+        return cls(tuple(topics))
+
+    @classmethod
+    def of(cls, plan: Plan, options: Mapping[WindowId, CsvOptions] | None = None, shards: int = 1) -> Head:
+        """The head that belongs to a plan."""
+        return cls.build(plan.resolved, options, [plan.head_chain(topic) for topic in range(len(plan.resolved.sources))], shards)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """That of what comes out."""
+        return decoded_schema([topic.entry_schema for topic in self.topics])
+
+    def __call__(self, raw: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Where decoding itself fails, the messages are halved; one on which it fails alone becomes a bad row, the reason of which
+        is BadReason.POISON. It also fails where a batch would be too large, or a column on the way there."""
+        try:
+            return [self._at_once(raw)]
+        except Exception as error:
+            if not comes_of_rows(error):
+                raise
+        parts = halved(lambda begin, end: self._at_once(raw.slice(begin, end - begin)), raw.num_rows)
+        return [self._refused(raw.slice(part.begin, 1), part.error) if part.result is None else part.result for part in parts]
+
+    def decode(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        """All of it in one batch."""
+        return pa.concat_batches(self(raw))
+
+    def of_events(self, places: pa.RecordBatch, events: Mapping[int, DecodedRows], unread: Mapping[int, BadRows]) -> pa.RecordBatch:
+        """Returns decoded rows of events that come as columns, by topic, each like a message of its own. `places`: the columns of
+        `RAW_SCHEMA` without value, a row for each event and tick; `format` matters for ticks only. `message` of events and of bad
+        rows is a row there."""
+        pieces = _ticks(places)
+        for topic, rows in events.items():
+            head = self.topics[topic]
+            told = [bad.refused_by(head.window, np.ones(len(bad), np.bool_)) for bad in (unread[topic],) if len(bad)]
+            entering = _without_blocks([_with_plain_keys(rows, head.schema)], NO_BAD_ROWS, _NO_FORMS, head, told)
+            pieces += _worked(head, topic, places, entering, told)
+        return self._assembled(places, pieces)
+
+    def _refused(self, raw: pa.RecordBatch, error: Exception | None) -> pa.RecordBatch:
+        """One message as a bad row. Only the class of the error is told: the rest may differ between engines."""
+        window = self.topics[raw.column("topic")[0].as_py()].window
+        sentence = f"the engine fails on this message ({type(error).__name__})"
+        text = raw.column("value")[0].as_py()[:BAD_TEXT_LENGTH_MAX].decode("utf-8", "backslashreplace")[:BAD_TEXT_LENGTH_MAX]
+        refused = BadRows.of([(0, 0, BadReason.POISON, sentence, text)])
+        return self._assembled(raw, [_bad_piece(refused.refused_by(window, np.ones(1, np.bool_)))])
+
+    def _at_once(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        pieces, tick = _ticks(raw), _is_tick(raw)
+        topic = raw.column("topic").to_numpy()
+        format_ = raw.column("format").to_numpy()
+        unknown: list[UnknownMember] = []
+        for i, head in enumerate(self.topics):
+            mine = (topic == i) & ~tick
+            if mine.any():
+                pieces += _decoded(head, i, raw, format_, mine)
+                is_json = mine & (format_ == MessageFormat.JSON)  # messages with outputs of a project have another number
+                unknown += sampled(raw.column("value"), np.flatnonzero(is_json), head.window, head.schema)
+        made = with_unknown(self._assembled(raw, pieces), unknown)
+        if raw.num_rows > 1 and made.nbytes > self.batch_bytes_max:
+            raise OverflowError("the messages of a batch are too large together")
+        return made
+
+    def _assembled(self, raw: pa.RecordBatch, pieces: list[_Piece]) -> pa.RecordBatch:
+        message = np.concatenate([np.empty(0, np.int64), *(p.message for p in pieces)])
+        index = np.concatenate([np.empty(0, np.int32), *(p.index for p in pieces)])
+        order = None if _is_in_order(message, index) else np.lexsort((index, message))
+        if order is not None:
+            message, index = message[order], index[order]
+        where = None if _is_all(message, raw.num_rows) else pa.array(message)
+        columns = {name: raw.column(name) if where is None else raw.column(name).take(where) for name in _POSITION}
+        columns["index"] = pa.array(index)
+        columns["kind"] = _ordered([pa.array(np.full(len(p.message), p.kind, np.int8)) for p in pieces], pa.int8(), order)
+        columns["opcode"] = _ordered([_bytes(p, p.opcode) for p in pieces], pa.uint8(), order)
+        columns["flags"] = _ordered([_bytes(p, p.flags) for p in pieces], pa.uint8(), order)
+        for i in range(len(self.topics)):
+            columns[f"e{i}"] = _contents(pieces, i, RowKind.EVENT, self.schema.field(f"e{i}").type, order)
+        columns["bad"] = _contents(pieces, -1, RowKind.BAD, BAD_TYPE, order)
+        return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
+
+
+_POSITION = [name for name, _ in HEAD_COLUMNS if name not in ("index", "kind", "opcode", "flags")]
+
+
+def _is_tick(raw: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = raw.column("tick").to_numpy(zero_copy_only=False).astype(np.bool_)
+    return found
+
+
+def _ticks(raw: pa.RecordBatch) -> list[_Piece]:
+    ticks = np.flatnonzero(_is_tick(raw))
+    if not len(ticks):
+        return []
+    ends = raw.column("format").to_numpy()[ticks] == END_FORM
+    kinds = ((ticks[~ends], RowKind.TICK), (ticks[ends], RowKind.END))
+    return [_Piece(message, np.zeros(len(message), np.int32), kind) for message, kind in kinds if len(message)]
+
+
+def _is_in_order(message: Rows, index: npt.NDArray[np.int32]) -> bool:
+    return bool((np.diff(message << 32 | index) >= 0).all())
+
+
+def _is_all(message: Rows, count: int) -> bool:
+    return len(message) == count and bool((message == np.arange(count)).all())
+
+
+def _bytes(piece: _Piece, values: npt.NDArray[np.uint8] | None) -> pa.Array:
+    return pa.array(np.zeros(len(piece.message), np.uint8) if values is None else values)
+
+
+def _contents(pieces: list[_Piece], topic: int, kind: RowKind, type_: pa.DataType, order: Rows | None) -> pa.Array:
+    """The content of pieces of that kind and topic, and null in other rows."""
+    has = [piece.kind is kind and piece.topic == topic for piece in pieces]
+    if not any(has):
+        return nothing(sum(len(piece.message) for piece in pieces), type_)
+    arrays = [p.content if mine else nothing(len(p.message), type_) for p, mine in zip(pieces, has, strict=True)]
+    return _ordered(arrays, type_, order)
+
+
+def _ordered(arrays: list[pa.Array], type_: pa.DataType, order: Rows | None) -> pa.Array:
+    if not arrays:
+        return pa.nulls(0, type_)
+    joined = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+    return joined if order is None else joined.take(pa.array(order))
+
+
+def _decoded(
+    head: TopicHead, topic: int, raw: pa.RecordBatch, format_: npt.NDArray[np.int8], mine: npt.NDArray[np.bool_]
+) -> list[_Piece]:
+    """Pieces of the messages `mine`, which are of one topic."""
+    values = raw.column("value")
+    events: list[DecodedRows] = []
+    bad: list[BadRows] = []
+    for number in np.unique(format_[mine]).tolist():
+        rows = np.flatnonzero(mine & (format_ == number))
+        chosen = values if len(rows) == len(values) else values.take(pa.array(rows))
+        found, refused = _by_format(head, int(number) & FORM_MASK, chosen)
+        events += [_with_plain_keys(renumbered(e, rows), head.schema) for e in found]
+        bad.append(refused.renumbered(rows))
+    unread = BadRows.joined(bad)
+    told = [unread.refused_by(head.window, _is_alone(unread, events))] if len(unread) else []
+    forms = format_.astype(np.int64)
+    events, *ended = folded(events, forms)
+    gone = [_Piece(ended[0], ended[1].astype(np.int32), RowKind.DROPPED)] if len(ended[0]) else []
+    return [*gone, *_worked(head, topic, raw, _without_blocks(events, unread, forms, head, told), told)]
+
+
+def _worked(head: TopicHead, topic: int, raw: pa.RecordBatch, events: list[DecodedRows], told: list[BadRows]) -> list[_Piece]:
+    """Pieces of decoded events of one topic, whose messages are rows of `raw`, behind the chain; and of those `told`."""
+    if head.required:
+        events = [_refused(rows, lacking(rows, raw, head.schema, head.required), head, told) for rows in events]
+    if head.routing is not None:
+        partition = raw.column("partition").to_numpy()
+        events = [_in_place(rows, head, head.routing, partition, told) for rows in events]
+    if head.chain is None:
+        return [*(_event_piece(head, topic, rows) for rows in events), *map(_bad_piece, told)]
+    pieces: list[_Piece] = []
+    for decoded in events:
+        passed, refused_by = head.chain.run(decoded)
+        told += refused_by
+        if len(passed.message):
+            pieces.append(_event_piece(head, topic, passed))
+        pieces += _dropped(decoded, passed, refused_by)
+    return [*pieces, *map(_bad_piece, told)]
+
+
+def _without_blocks(
+    events: list[DecodedRows], unread: BadRows, forms: npt.NDArray[np.int64], head: TopicHead, bad: list[BadRows]
+) -> list[DecodedRows]:
+    """The events but for update blocks, which only leave windows: both rows of each are added to `bad`."""
+    if not len(unread) and not any((rows.opcode == Opcode.UPDATE_BLOCK).any() for rows in events):
+        return [rows for rows in events if len(rows.message)]
+    blocks = rows_of_blocks(events, unread, forms, head.schema, head.options)
+    kept = [_refused_for(rows, mine, BadReason.OPCODE, head, bad) for rows, mine in zip(events, blocks, strict=True)]
+    return [rows for rows in kept if len(rows.message)]
+
+
+def _in_place(
+    rows: DecodedRows, head: TopicHead, routing: Routing, partition: npt.NDArray[np.int32], bad: list[BadRows]
+) -> DecodedRows:
+    """The events that stand in the partition that they belong in; the others are added to `bad`."""
+    is_right = routing.partitions(rows.columns[routing.field]) == partition[rows.message]
+    return _refused_for(rows, ~is_right, BadReason.MISROUTED, head, bad)
+
+
+def _refused_for(
+    rows: DecodedRows, is_wrong: npt.NDArray[np.bool_], reason: BadReason, head: TopicHead, bad: list[BadRows]
+) -> DecodedRows:
+    """The other events; those that are wrong are added to `bad`."""
+    wrong = np.flatnonzero(is_wrong)
+    return _refused(rows, Refusals.of(wrong, np.zeros(len(wrong), np.int64), [(reason, reason.sentence)]), head, bad)
+
+
+def _refused(rows: DecodedRows, refused: Refusals, head: TopicHead, bad: list[BadRows]) -> DecodedRows:
+    """Returns the events that are not refused; the others are added to `bad`."""
+    if not len(refused):
+        return rows
+    bad.append(refused_rows(rows, refused, head.schema, head.window))
+    passes = np.ones(len(rows.message), np.bool_)
+    passes[refused.rows] = False
+    return passed_rows(rows, passes, rows.columns)
+
+
+def _dropped(given: DecodedRows, passed: DecodedRows, bad: list[BadRows]) -> list[_Piece]:
+    """The last rows of messages where the chain dropped them: how far the input is, and its time, does not depend on who drops."""
+    last = np.flatnonzero(np.diff(given.message, append=-1) != 0)
+    left = [passed.message.astype(np.int64) << 32 | passed.index]
+    left += [rows.message << 32 | rows.index for rows in bad]
+    gone = last[~np.isin(given.message[last].astype(np.int64) << 32 | given.index[last], np.concatenate(left))]
+    return [_Piece(given.message[gone], given.index[gone], RowKind.DROPPED)] if len(gone) else []
+
+
+def _is_alone(bad: BadRows, events: list[DecodedRows]) -> npt.NDArray[np.bool_]:
+    """Of bad rows, those that are the only row of their message."""
+    alone: npt.NDArray[np.bool_] = np.bincount(np.concatenate([bad.message, *(rows.message for rows in events)]))[bad.message] == 1
+    return alone
+
+
+_LOST = "messages are lost that a topic no longer holds"
+_BLOCK_DECODERS = {int(MessageFormat.ARROW): arrow_block.decode_events, int(MessageFormat.AVRO): avro_block.decode_events}
+"""Of formats in which every message is a file."""
+
+
+def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[DecodedRows], BadRows]:
+    if number == MessageFormat.CSV:
+        return decode_rows(values, head.schema, head.options)
+    if number == MessageFormat.JSON:
+        return decode_json(values, head.schema)
+    given = {message: value for message, value in enumerate(values.to_pylist()) if value}
+    if number == MessageFormat.LOST:
+        texts = {message: value.decode("utf-8", "backslashreplace")[:BAD_TEXT_LENGTH_MAX] for message, value in given.items()}
+        return [], BadRows.of([(message, 0, RowReason.LOST, _LOST, text) for message, text in texts.items()])
+    decode = _BLOCK_DECODERS.get(number)
+    if decode is None:
+        sentence = f"a message has the unknown format {number}"
+        return [], BadRows.of([(message, 0, RowReason.FORMAT, sentence, value[:200].hex()) for message, value in given.items()])
+    rows, refused = decode(list(given.values()), list(given), head.schema)
+    return [rows] if rows is not None and len(rows.message) else [], refused
+
+
+def _with_plain_keys(rows: DecodedRows, schema: Schema) -> DecodedRows:
+    """Keys that are equal get equal bits: -0.0 is 0.0, and every NaN the same one."""
+    doubles = [i for i in schema.key_indexes if schema.fields[i].type is FieldType.DOUBLE]
+    if not doubles:
+        return rows
+    columns = list(rows.columns)
+    for i in doubles:
+        key = columns[i]
+        columns[i] = pc.if_else(pc.equal(key, 0.0), 0.0, pc.if_else(pc.is_nan(key), float("nan"), key))
+    return DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, columns)
+
+
+def _event_piece(head: TopicHead, topic: int, rows: DecodedRows) -> _Piece:
+    content = pa.StructArray.from_arrays(rows.columns, fields=arrow_fields(head.entry_schema))
+    return _Piece(rows.message, rows.index, RowKind.EVENT, rows.opcode, rows.flags, topic, content)
+
+
+def _bad_piece(bad: BadRows) -> _Piece:
+    return _Piece(bad.message, bad.index.astype(np.int32), RowKind.BAD, content=bad.content)

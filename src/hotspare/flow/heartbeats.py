@@ -1,0 +1,85 @@
+"""Ticks for input that ends (files, tables): where heartbeats stand among rows whose times are known, and when the last one comes.
+
+The first heartbeat is an interval behind the first row, and each stands before the first row that is as late as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from hotspare.base.errors import UsageError
+from hotspare.rows.chunk import Int64s
+
+TICKS_MAX = 10_000_000
+"""Limit on the heartbeats of one run; more of them mean a wrong time field."""
+_TICKS_AT_ONCE = 50_000
+
+
+def end_us_of(time_us: int, heartbeat_us: int, pulses_us: Sequence[int]) -> int:
+    """When the last tick comes: behind the newest event, at `time_us`, and, where anything waits for a pulse, at one. Pulses are
+    heartbeats, and both are counted from 1970."""
+    if not pulses_us:
+        return time_us + 1
+    pulse_us = max((time_us // each + 1) * each for each in pulses_us)
+    return -(-pulse_us // heartbeat_us) * heartbeat_us
+
+
+def too_many_heartbeats(count: int, time_us: int, ticks_max: int = TICKS_MAX) -> UsageError | None:
+    """The error of input whose time goes on to `time_us` over `count` heartbeats, if these are more than `ticks_max`."""
+    if count <= ticks_max:
+        return None
+    return UsageError(
+        f"time goes on to {time_us} us, more than {ticks_max} heartbeats after it began",
+        hint="check the field that gives the time, or give the project a longer heartbeat-interval",
+    )
+
+
+class Segment(NamedTuple):
+    """Rows from `begin` to `end`, and the ticks among them: tick i stands before row `places[i]`."""
+
+    begin: int
+    end: int
+    places: Int64s
+    ticks_us: Int64s
+
+
+@dataclass(slots=True)
+class Heartbeats:
+    """Takes the times of rows in order and says which ticks stand among them. `next_us`: the first one, if it is known before the
+    first row."""
+
+    interval_us: int
+    next_us: int | None = None
+    count: int = 0
+
+    def among(self, times_us: Int64s) -> Iterator[Segment]:
+        """All rows, and the ticks at or before the last of them, in segments of bounded size. UsageError beyond TICKS_MAX."""
+        if not len(times_us):
+            return
+        if self.next_us is None:
+            self.next_us = int(times_us[0]) + self.interval_us
+        yield from self._until(int(times_us[-1]), times_us)
+
+    def until(self, time_us: int) -> Iterator[Segment]:
+        """The ticks at or before `time_us` that did not come yet, without rows."""
+        if self.next_us is not None and self.next_us <= time_us:
+            yield from self._until(time_us, np.empty(0, np.int64))
+
+    def _until(self, last_us: int, times_us: Int64s) -> Iterator[Segment]:
+        assert self.next_us is not None
+        begin, due = 0, max(0, (last_us - self.next_us) // self.interval_us + 1)
+        if (error := too_many_heartbeats(self.count + due, last_us)) is not None:
+            raise error
+        while begin < len(times_us) or self.next_us <= last_us:
+            count = min(_TICKS_AT_ONCE, max(0, (last_us - self.next_us) // self.interval_us + 1))
+            ticks_us = self.next_us + self.interval_us * np.arange(count)
+            places = np.searchsorted(times_us, ticks_us).astype(np.int64)
+            self.next_us += count * self.interval_us
+            is_last = self.next_us > last_us
+            end = len(times_us) if is_last else int(np.searchsorted(times_us, self.next_us))
+            yield Segment(begin, end, places, ticks_us)
+            begin, self.count = end, self.count + count

@@ -1,0 +1,54 @@
+"""Whether the machine code of all kernels is on disk, so that an engine need not load all of it to find out.
+
+It is noted beside the machine code, under a name that is made of all that numba finds it by: the texts of the kernels, the versions
+of numba and Python, the processor. So a note counts for nobody who would not find the code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.registry import cpu_target
+
+from hotspare.rows import compile as kernels
+from hotspare.table.loops import hashing
+
+
+def folder() -> Path:
+    """Where numba keeps the machine code of these kernels, for this place of their source; it may not exist."""
+    found: Any = hashing.xxh64
+    return Path(found.stats.cache_path)
+
+
+def is_complete() -> bool:
+    """Whether all of it is on disk, as somebody noted."""
+    return _note().is_file()
+
+
+def note_if_complete() -> None:
+    """To be called when every kernel was compiled or loaded: all of it is on disk where none had to be compiled. Best effort: where
+    nothing can be written, nobody knows."""
+    if not compiled_here():
+        with suppress(OSError):
+            _note().touch()
+
+
+def compiled_here() -> list[str]:
+    """The kernels that this process did not find on disk."""
+    compiled: Mapping[str, Any] = kernels.KERNELS
+    return sorted(name for name, each in compiled.items() if sum(each.stats.cache_misses.values()))
+
+
+def _note() -> Path:
+    texts = hashlib.sha256()
+    for path in sorted(Path(kernels.__file__).parent.glob("*.py")):
+        texts.update(path.read_bytes())
+    found_by = (numba.__version__, sys.version, cpu_target.target_context.codegen().magic_tuple())
+    texts.update(repr(found_by).encode())
+    return folder() / f"complete-{texts.hexdigest()[:16]}"

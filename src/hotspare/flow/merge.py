@@ -1,0 +1,286 @@
+"""Several inbound partitions become one order: by (believed append time, topic, partition, offset, index).
+
+What is believed of append times is each partition's own affair (partition_clock.py). A row goes on when no partition can still
+bring an earlier one. What a partition brings next is not before the newest time believed there, so only partitions that stand still
+hold others back, and ticks move them. The order, and what has gone on after a given input, do not depend on how the input arrived.
+Rows that wait are not part of the state: they are read again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hotspare.base.errors import StateError
+from hotspare.flow.project_state import NO_TIME, PartitionKey
+from hotspare.rows.batch import BAD_TYPE, RowKind
+from hotspare.rows.chunk import Int64s
+from hotspare.rows.elementwise import chosen
+from hotspare.rows.merged import FIXED, MergedRows
+from hotspare.rows.ordering import by_partition
+from hotspare.rows.partition_clock import Belief, PartitionClock
+
+PULLED_BYTES_MAX = 1 << 29
+"""More rows are not put together: the offsets of one Arrow array of text end at 2 GiB, and a window puts out three rows for one."""
+
+
+_KIND_COLUMN, _TIME_COLUMN = FIXED.index("kind"), FIXED.index("time_us")
+_TICK, _BAD = int(RowKind.TICK), int(RowKind.BAD)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Rows of one topic whose times are settled: what is believed, and `Belief.clock_us` behind each. `nbytes`: of the rows."""
+
+    topic: int
+    rows: pa.RecordBatch
+    nbytes: int
+    times: Int64s
+    clocks: Int64s
+
+    def slice(self, begin: int, end: int) -> _Piece:
+        if begin == 0 and end == len(self.times):
+            return self
+        rows = self.rows.slice(begin, end - begin)
+        return _Piece(self.topic, rows, rows.nbytes, self.times[begin:end], self.clocks[begin:end])
+
+
+@dataclass(slots=True)
+class _Partition:
+    """One partition: its clock, rows that wait for other partitions, and rows behind them whose times are not settled."""
+
+    topic: int
+    clock: PartitionClock
+    pieces: deque[_Piece] = field(default_factory=deque)
+    unsettled: deque[tuple[pa.RecordBatch, int]] = field(default_factory=deque)
+    """Rows and their size, which costs more to ask for than to keep."""
+    waiting: int = 0
+    waiting_bytes: int = 0
+    """Of the rows that wait; whole batches that only a part of is left of take more."""
+    event_time_us: int = NO_TIME
+    """What is believed of the newest event whose time is settled."""
+
+    def push(self, rows: pa.RecordBatch) -> None:
+        kinds = rows.column(_KIND_COLUMN).to_numpy()
+        times, clocks = self.clock.take(rows.column(_TIME_COLUMN).to_numpy(), kinds == _TICK)
+        nbytes = rows.nbytes
+        self.unsettled.append((rows, nbytes))
+        self.waiting += rows.num_rows
+        self.waiting_bytes += nbytes
+        at = 0
+        while at < len(times):
+            rows, nbytes = self.unsettled.popleft()
+            count = min(rows.num_rows, len(times) - at)
+            if count < rows.num_rows:
+                rest = rows.slice(count)
+                self.unsettled.appendleft((rest, rest.nbytes))
+                rows = rows.slice(0, count)
+                nbytes = rows.nbytes
+            piece = _Piece(self.topic, rows, nbytes, times[at : at + count], clocks[at : at + count])
+            self._note_events(piece)
+            self.pieces.append(piece)
+            at += count
+
+    def note_gone(self, piece: _Piece) -> None:
+        """Rows that waited go on."""
+        self.waiting -= len(piece.times)
+        self.waiting_bytes = max(0, self.waiting_bytes - piece.nbytes) if self.waiting else 0
+
+    def _note_events(self, piece: _Piece) -> None:
+        backwards = piece.rows.column(_KIND_COLUMN).to_numpy()[::-1] != _TICK
+        behind = int(backwards.argmax())
+        if backwards[behind]:
+            self.event_time_us = int(piece.times[-1 - behind])
+
+
+class Merge:
+    """Declared partitions only; `beliefs` says what was believed behind the last row of each that passed before.
+
+    `clocks`: per partition, `Belief.clock_us` behind the last row that was pulled. `skew_max_us`: see partition_clock.py.
+    `bytes_max`: how large a batch is that is pulled, but for one row. `trusted`: topics whose times another engine believed.
+    """
+
+    def __init__(
+        self,
+        partitions: Iterable[PartitionKey],
+        beliefs: Mapping[PartitionKey, Belief],
+        skew_max_us: int | None = None,
+        bytes_max: int = PULLED_BYTES_MAX,
+        trusted: frozenset[int] = frozenset(),
+    ) -> None:
+        self._bytes_max = bytes_max
+        self.clocks: dict[PartitionKey, int] = {}
+        self._beliefs = dict(beliefs)
+        self._skew_max_us, self._trusted = skew_max_us, trusted
+        self._partitions: dict[PartitionKey, _Partition] = {}
+        self.set_partitions(partitions)
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait for another partition, or for what follows them in their own."""
+        return sum(each.waiting for each in self._partitions.values())
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of memory that they take."""
+        return sum(each.waiting_bytes for each in self._partitions.values())
+
+    @property
+    def last(self) -> PartitionKey:
+        """The partition that all others wait for: with something new there, and nowhere else, rows go on."""
+        return min(self._partitions, key=lambda key: (self._partitions[key].clock.time_us, key))
+
+    @property
+    def holding_up(self) -> frozenset[PartitionKey]:
+        """The partitions from which an event elsewhere may still have to wait for something."""
+        newest = {key: each.event_time_us for key, each in self._partitions.items()}
+        return frozenset(
+            key
+            for key, each in self._partitions.items()
+            if any(event_us != NO_TIME and event_us >= each.clock.time_us for other, event_us in newest.items() if other != key)
+        )
+
+    def set_partitions(self, partitions: Iterable[PartitionKey]) -> None:
+        """Declare which partitions exist. One with waiting rows cannot be taken away."""
+        wanted = sorted(frozenset(partitions))
+        for key, each in self._partitions.items():
+            if each.waiting and key not in wanted:
+                raise StateError(f"partition {key[1]} of topic {key[0]} has waiting rows and cannot be taken away")
+        known = self._partitions
+        self._partitions = {key: known[key] if key in known else self._fresh(key) for key in wanted}
+
+    def _fresh(self, key: PartitionKey) -> _Partition:
+        skew_max_us = None if key[0] in self._trusted else self._skew_max_us
+        return _Partition(key[0], PartitionClock(skew_max_us, self._beliefs.get(key, Belief())))
+
+    def push(self, batch: pa.RecordBatch) -> None:
+        """Take decoded rows, in order of position within each partition. StateError for a partition that was not declared."""
+        if batch.num_rows == 0:
+            return
+        for key, rows in by_partition(batch.column("topic").to_numpy(), batch.column("partition").to_numpy()):
+            mine = _of_topic(batch, key[0])
+            self._push(mine if rows is None else _rows_of(mine, rows), key)
+
+    def pull(self) -> Iterator[MergedRows]:
+        """The rows that may go on, in order, each with the time that is believed; no batch is empty. They are gone from here at
+        once."""
+        ready: list[_Piece] = []
+        bounds = sorted((each.clock.time_us, key) for key, each in self._partitions.items())[:2]
+        for key, each in self._partitions.items():
+            ready += self._ready(key, each, next((bound for bound in bounds if bound[1] != key), None))
+        return (_in_order(pieces) for pieces in _bounded(ready, self._bytes_max))
+
+    def _push(self, batch: pa.RecordBatch, key: PartitionKey) -> None:
+        partition = self._partitions.get(key)
+        if partition is None:
+            raise StateError(
+                f"rows of partition {key[1]} of topic {key[0]} came, which was not declared",
+                hint="declare every inbound partition before reading",
+            )
+        partition.push(batch)
+
+    def _ready(self, key: PartitionKey, partition: _Partition, bound: tuple[int, PartitionKey] | None) -> list[_Piece]:
+        """Take from a partition what no other can still bring something before. `bound`: up to which time another partition has
+        brought everything, and which; the earliest of all."""
+        ready: list[_Piece] = []
+        while partition.pieces:
+            piece = partition.pieces[0]
+            size = count = len(piece.times)
+            if bound is not None:
+                count = int(piece.times.searchsorted(bound[0], side="right" if key < bound[1] else "left"))
+            if count == 0:
+                break
+            ready.append(piece.slice(0, count))
+            self.clocks[key] = int(piece.clocks[count - 1])
+            partition.note_gone(ready[-1])
+            if count < size:
+                partition.pieces[0] = piece.slice(count, size)
+                break
+            partition.pieces.popleft()
+        return ready
+
+
+def _bounded(pieces: Sequence[_Piece], bytes_max: int) -> Iterator[Sequence[_Piece]]:
+    """The rows of all pieces, halved in their order until each part is small enough, or one row."""
+    count = sum(len(piece.times) for piece in pieces)
+    if count < 2 or sum(piece.nbytes for piece in pieces) <= bytes_max:
+        if count:
+            yield pieces
+        return
+    bounds = np.cumsum([0, *(len(piece.times) for piece in pieces)])
+    first = np.sort(_order(_joined_numbers([piece.times for piece in pieces]))[: count // 2])
+    cuts = np.diff(np.searchsorted(first, bounds)).tolist()
+    yield from _bounded([piece.slice(0, cut) for piece, cut in zip(pieces, cuts, strict=True)], bytes_max)
+    yield from _bounded([piece.slice(cut, len(piece.times)) for piece, cut in zip(pieces, cuts, strict=True)], bytes_max)
+
+
+_BAD_COLUMN, _EVENTS_COLUMN = len(FIXED), len(FIXED) + 1
+"""Of the rows of one topic."""
+
+
+def _rows_of(batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
+    """Rows, rising; without a copy where they follow each other."""
+    begin, count = int(rows[0]), len(rows)
+    return batch.slice(begin, count) if int(rows[-1]) - begin == count - 1 else batch.take(pa.array(rows))
+
+
+def _of_topic(batch: pa.RecordBatch, topic: int) -> pa.RecordBatch:
+    """The columns that rows of the topic have: FIXED, `bad` and its events."""
+    bad, events = batch.num_columns - 1, len(FIXED) + topic
+    return batch.select([*range(len(FIXED)), bad, *([events] if events < bad else [])])
+
+
+_NONE_BAD = pa.array([], BAD_TYPE)
+
+
+def _in_order(pieces: Sequence[_Piece]) -> MergedRows:
+    """The rows of pieces, of which one has any, as one batch."""
+    times = _joined_numbers([piece.times for piece in pieces])
+    fixed = {name: _joined_numbers([piece.rows.column(i).to_numpy() for piece in pieces]) for i, name in enumerate(FIXED)}
+    fixed["time_us"] = times
+    events: dict[int, pa.StructArray] = {}
+    places: list[Int64s] = []
+    for topic, mine in groupby(pieces, lambda piece: piece.topic):
+        rows = [piece.rows for piece in mine]
+        places.append(np.arange(sum(each.num_rows for each in rows)))
+        if rows[0].num_columns > _EVENTS_COLUMN:
+            events[topic] = _joined([each.column(_EVENTS_COLUMN) for each in rows])
+    place, bad = _joined_numbers(places), _NONE_BAD
+    is_bad = fixed["kind"] == _BAD
+    if is_bad.any():
+        bad = _joined([_bad_of(piece.rows) for piece in pieces])
+        place[is_bad] = np.arange(len(bad))
+    if len(pieces) > 1:
+        if (times[1:] < times[:-1]).any():
+            order = _order(times)
+            fixed, place = {name: column.take(order) for name, column in fixed.items()}, place.take(order)
+        for column in fixed.values():
+            column.flags.writeable = False  # as Arrow's are: kernels are compiled for one kind
+    return MergedRows(fixed, place, events, bad)
+
+
+def _bad_of(rows: pa.RecordBatch) -> pa.StructArray:
+    return chosen(rows.column(_BAD_COLUMN), np.flatnonzero(rows.column(_KIND_COLUMN).to_numpy() == _BAD))
+
+
+def _order(times: Int64s) -> Int64s:
+    """Pieces stand in order of partition and, within it, of position: a stable sort by time leaves that as it is."""
+    order: Int64s = np.argsort(times, kind="stable")
+    return order
+
+
+def _joined_numbers(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Arrays, one after the other."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _joined(parts: Sequence[pa.Array]) -> pa.Array:
+    """The same of Arrow arrays."""
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)

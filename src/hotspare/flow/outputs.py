@@ -1,0 +1,195 @@
+"""Chunks that leave: sequence, output id and digest for each output, and the Arrow batch that carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.flow.output_room import FEW_ROWS_MAX
+from hotspare.flow.plan import BAD_SCHEMA
+from hotspare.flow.project_state import StreamState
+from hotspare.model.events import Flag, Opcode
+from hotspare.rows.batch import CAUSE_COLUMNS
+from hotspare.rows.chunk import OUTPUT_BYTES_MAX, Bools, Chunk, Int64s, Positions, UInt8s, is_all
+from hotspare.rows.elementwise import shared
+from hotspare.rows.refusals import BadEvents
+from hotspare.table.lanes import OutputForm, to_arrow_columns
+from hotspare.table.loops.outputs import causes_of, number_outputs, write_outputs
+from hotspare.table.strings import StringTable, text_hashes
+from hotspare.table.text_pieces import pieces_of, text_pieces
+
+_UINT8, _INT32, _INT64, _UINT64 = pa.uint8(), pa.int32(), pa.int64(), pa.uint64()
+_POSITION = (_INT32, _INT32, _INT64, _INT32)
+
+
+class Causes:
+    """Where in the input outputs come from, and what they are: streams of one batch often have the same."""
+
+    def __init__(self, positions: Positions) -> None:
+        self.positions = positions
+        self._rank = np.empty(0, np.int64)
+        self._columns: list[pa.Array] | None = None
+        self._what: list[tuple[UInt8s, pa.Array]] = [(_NO_BYTES, None)] * 2
+        self.first = self.last = (0, 0, 0, 0)
+        """Topic, partition, offset and index of the first and the last of the rows that are looked at."""
+
+    def look_at(self, rank: Int64s) -> None:
+        """Rows of the batch; there are some."""
+        if rank is not self._rank and rank.tobytes() != self._rank.tobytes():
+            self._columns = None
+            first, last = rank.item(0), rank.item(-1)
+            topics, partitions, offsets, indexes = self.positions
+            self.first = topics.item(first), partitions.item(first), offsets.item(first), indexes.item(first)
+            self.last = topics.item(last), partitions.item(last), offsets.item(last), indexes.item(last)
+        self._rank = rank
+
+    @property
+    def columns(self) -> list[pa.Array]:
+        """Topic, partition, offset and index of the rows."""
+        if self._columns is None:
+            values = [np.empty(len(self._rank), column.dtype) for column in self.positions]
+            causes_of(self._rank, self.positions, Positions(*values))
+            self._columns = [shared(column, type_) for column, type_ in zip(values, _POSITION, strict=True)]
+        return self._columns
+
+    def what(self, chunk: Chunk) -> list[pa.Array]:
+        """Opcode and flags."""
+        for i, values in enumerate((chunk.opcode, chunk.flags)):
+            if values is not self._what[i][0]:
+                self._what[i] = values, shared(values, _UINT8)
+        return [column for _, column in self._what]
+
+
+_NO_BYTES: UInt8s = np.empty(0, np.uint8)
+
+
+def number_and_write(chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState, strings: StringTable) -> pa.RecordBatch:
+    """Carry `stream` on over a chunk that is not empty, and return the outputs as `batch.output_schema` says."""
+    if len(chunk) <= FEW_ROWS_MAX and form.is_plain and is_all(chunk.valid):
+        return _few_numbered(chunk, form, causes, stream)
+    head = _numbered(chunk, form.is_coded, strings.hashes, causes, stream)
+    return form.batch([*head, *to_arrow_columns(chunk.lanes, chunk.valid, form.schema, strings)])
+
+
+def _few_numbered(chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState) -> pa.RecordBatch:
+    """The same of outputs whose values are their lanes, in columns that are there already."""
+    count, room, ordinal = len(chunk), stream.room, _next_ordinal(stream, causes, chunk.rank)
+    at = room.reserve(count, form)
+    write_outputs(
+        chunk.rank,
+        chunk.opcode,
+        chunk.flags,
+        chunk.lanes,
+        chunk.valid,
+        form.is_coded,
+        _NO_HASHES,
+        causes.positions,
+        np.uint64(stream.digest),
+        ordinal,
+        stream.sequence + 1,
+        room.columns,
+        at,
+    )
+    last = at + count - 1
+    _carry_on(stream, count, room.columns.digests.item(last), causes, room.columns.ints.item(3, last))
+    return room.taken(count)
+
+
+def number_and_write_bad(bad: BadEvents, causes: Causes, stream: StreamState) -> pa.RecordBatch:
+    """The same of bad events with their windows, in order of rank. Their texts are not looked at again: they stay as they are, and
+    the hashes that digests take stand in the lanes."""
+    lanes = np.empty((len(bad), len(BAD_SCHEMA)), np.int64)
+    for i, column in enumerate(bad.columns):
+        lanes[:, i] = text_hashes(column).view(np.int64)
+    opcode = np.full(len(bad), Opcode.INSERT, np.uint8)
+    flags = np.full(len(bad), Flag.NORMAL, np.uint8)
+    chunk = Chunk(bad.rank, opcode, flags, lanes, np.ones(lanes.shape, np.bool_))
+    head = _numbered(chunk, np.zeros(len(BAD_SCHEMA), np.bool_), _NO_HASHES, causes, stream)
+    return _BAD_FORM.batch([*head, *bad.columns])
+
+
+_BAD_FORM = OutputForm(BAD_SCHEMA)
+_NO_HASHES = np.empty(0, np.uint64)
+
+
+def _numbered(chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], causes: Causes, stream: StreamState) -> list[pa.Array]:
+    """The columns before the fields. `hashes` are those of the codes in the lanes that are `coded`."""
+    count, ordinal = len(chunk), _next_ordinal(stream, causes, chunk.rank)
+    ordinals, digests = np.empty(count, np.int32), np.empty(count, np.uint64)
+    number_outputs(
+        chunk.rank,
+        chunk.opcode,
+        chunk.flags,
+        chunk.lanes,
+        chunk.valid,
+        coded,
+        hashes,
+        causes.positions,
+        np.uint64(stream.digest),
+        ordinal,
+        ordinals,
+        digests,
+    )
+    first = stream.sequence + 1
+    _carry_on(stream, count, digests.item(-1), causes, ordinals.item(-1))
+    numbers = shared(np.arange(first, first + count), _INT64)
+    return [numbers, *causes.columns, shared(ordinals, _INT32), shared(digests, _UINT64), *causes.what(chunk)]
+
+
+def _next_ordinal(stream: StreamState, causes: Causes, rank: Int64s) -> int:
+    """Of the first of these outputs. What a position causes in a stream may come in several chunks: ordinals go on."""
+    causes.look_at(rank)
+    before = stream.last
+    return before[4] + 1 if before is not None and before[:4] == causes.first else 0
+
+
+def _carry_on(stream: StreamState, count: int, digest: int, causes: Causes, ordinal: int) -> None:
+    """To the last of the outputs."""
+    stream.sequence += count
+    stream.digest, stream.last = digest, (*causes.last, ordinal)
+
+
+def in_pieces(chunk: Chunk, form: OutputForm, strings: StringTable) -> list[Chunk]:
+    """The rows, in order, in chunks of about OUTPUT_BYTES_MAX of text at most, or of one row: what a step puts out is bounded in
+    rows, and a row may be of megabytes."""
+    pieces = text_pieces(chunk.lanes, form.coded, strings)
+    return [chunk] if len(pieces) == 1 else [chunk.between(begin, end) for begin, end in pieces]
+
+
+def with_causes(batches: list[pa.RecordBatch], chunk: Chunk, time_us: Int64s) -> list[pa.RecordBatch]:
+    """The outputs of a chunk with CAUSE_COLUMNS; `time_us` is by rank."""
+    second = (chunk.opcode == Opcode.DELETE) & np.concatenate(([False], chunk.opcode[:-1] == Opcode.UPDATE_BLOCK))
+    added, at = [pa.array(time_us[chunk.rank]), pa.array(second)], 0
+    found = []
+    for batch in batches:
+        columns = [*batch.columns, *(column.slice(at, len(batch)) for column in added)]
+        fields = [*batch.schema, *(pa.field(*each) for each in CAUSE_COLUMNS)]
+        found.append(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)))
+        at += len(batch)
+    return found
+
+
+def bad_in_pieces(bad: BadEvents) -> list[BadEvents]:
+    """The same of bad events."""
+    if sum(column.nbytes for column in bad.columns) <= OUTPUT_BYTES_MAX:
+        return [bad]
+    sizes = np.zeros(len(bad), np.int64)
+    for column in bad.columns:
+        sizes += pc.binary_length(column).to_numpy()
+    return [bad.slice(begin, end) for begin, end in pieces_of(sizes)]
+
+
+def joined_parts(parts: Iterable[Mapping[str, pa.RecordBatch]]) -> dict[str, pa.RecordBatch]:
+    """The outputs of all parts, one batch per stream."""
+    first, *others = parts
+    if not others:
+        return dict(first)
+    outputs: dict[str, list[pa.RecordBatch]] = {}
+    for part in (first, *others):
+        for name, batch in part.items():
+            outputs.setdefault(name, []).append(batch)
+    return {name: pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces) for name, pieces in outputs.items()}

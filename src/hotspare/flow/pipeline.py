@@ -1,0 +1,278 @@
+"""The core as a runner sees it: decoded batches in, outputs per stream out, a snapshot at any batch boundary."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.base.errors import StateError
+from hotspare.base.step_size import STEP_ROWS_MAX
+from hotspare.flow.merge import Merge
+from hotspare.flow.outputs import joined_parts
+from hotspare.flow.plan import Plan
+from hotspare.flow.poison import Poison, step_with_care, with_refused
+from hotspare.flow.project_state import OutputId, PartitionKey, Passed, State
+from hotspare.flow.snapshot import Frozen, freeze, restore
+from hotspare.flow.step import fresh_state, step
+from hotspare.rows.batch import TRACE_PREFIX, decoded_schema
+from hotspare.rows.chunk import EXTRA_ROWS_MAX
+from hotspare.rows.merged import MergedRows
+from hotspare.rows.partition_clock import Belief
+from hotspare.table.memory import NO_BUDGET, Residence
+
+TakeRows: TypeAlias = Callable[[int], int]
+"""Told how many rows are at hand, 1 or more, it says how many of them the next step takes."""
+
+OnTrace: TypeAlias = Callable[[str, pa.RecordBatch], None]
+"""Told what a traced window put out: `query/window`, a batch of `rows.batch.output_schema` whose numbers mean nothing."""
+
+
+def take_many(rows: int) -> int:
+    """As many as make good use of memory."""
+    return min(rows, STEP_ROWS_MAX)
+
+
+_SIGN = ("partition", "offset", "time_us")
+
+
+class Pipeline:
+    """Merge and step over one state. Used by one thread at a time. `on_trace` is called while feeding (SPEC A40).
+
+    Until `set_partitions`, every inbound topic has the one partition 0. `extra_rows_max`: how large parts are at most, see `step`.
+    `residence` decides what leaves memory between steps.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        state: State,
+        on_trace: OnTrace | None = None,
+        extra_rows_max: int = EXTRA_ROWS_MAX,
+        residence: Residence = NO_BUDGET,
+    ) -> None:
+        self.plan = plan
+        self._residence = residence
+        self._memory = residence.counts()
+        self._extra_rows_max = self._extra_rows = extra_rows_max
+        self._is_whole = True
+        self._on_trace = on_trace
+        self._state = state
+        self._schema = decoded_schema(plan.entry_schemas)
+        self._skew_max_us: int | None = None
+        self._merge = self._new_merge([(topic, 0) for topic in range(len(plan.entries))])
+
+    @classmethod
+    def fresh(
+        cls,
+        plan: Plan,
+        on_trace: OnTrace | None = None,
+        extra_rows_max: int = EXTRA_ROWS_MAX,
+        shard: int = 0,
+        residence: Residence = NO_BUDGET,
+    ) -> Pipeline:
+        """The state before the first event, of this shard of the project."""
+        return cls(plan, fresh_state(plan, shard, residence), on_trace, extra_rows_max, residence)
+
+    @classmethod
+    def restore(
+        cls,
+        plan: Plan,
+        header: bytes,
+        pages: Mapping[str, bytes],
+        on_trace: OnTrace | None = None,
+        extra_rows_max: int = EXTRA_ROWS_MAX,
+        residence: Residence = NO_BUDGET,
+    ) -> Pipeline:
+        """The state of a snapshot. ProjectChanged, SnapshotFormat, SnapshotDamaged."""
+        return cls(plan, restore(plan, header, pages, residence), on_trace, extra_rows_max, residence)
+
+    def set_partitions(self, partitions: Iterable[PartitionKey], skew_max_us: int | None = None) -> None:
+        """Declare which partitions there are to merge: (topic index, partition). `skew_max_us`: how far an append time is believed
+        without proof (partition_clock.py), a fact of the input; None believes all."""
+        partitions = [key for key in partitions if key[0] < len(self.plan.entries)]  # of ticks alone nothing is merged
+        if skew_max_us == self._skew_max_us:
+            self._merge.set_partitions(partitions)
+            return
+        if self._merge.waiting:
+            raise StateError("what is believed of append times cannot change while rows wait")
+        self._skew_max_us = skew_max_us
+        self._merge = self._new_merge(partitions)
+
+    def _new_merge(self, partitions: Iterable[PartitionKey]) -> Merge:
+        state = self._state
+        beliefs = {key: Belief(each.time_us, state.clocks.get(key, each.time_us)) for key, each in state.passed.items()}
+        trusted = frozenset(i for i, source in enumerate(self.plan.resolved.sources) if self.plan.resolved.reads(source))
+        return Merge(partitions, beliefs, self._skew_max_us, trusted=trusted)
+
+    def parts(
+        self, decoded: pa.RecordBatch | pa.Table, take: TakeRows = take_many, known: Sequence[Poison] = ()
+    ) -> Iterator[dict[str, pa.RecordBatch]]:
+        """Take decoded rows (`batch.decoded_schema(plan.entry_schemas)`), in order within each partition, whole messages at a time.
+
+        Yields the outputs of the streams that have any, part by part, at least one: a part is some hundredths of a second's work,
+        however much one event or tick causes. All parts are to be taken (`is_whole`). `take` is asked before each step. `known`:
+        rows that were found to be poison, and are refused.
+
+        StateError where the rows have another form, or a partition was not declared; PositionOrder where they do not go on where
+        the state stands. After an error the pipeline is not to be used again.
+        """
+        ready = deque(self._ready(decoded, known))
+        if not ready:
+            yield {}
+        while ready:
+            batch = ready.popleft()
+            rows = batch.slice(0, take(batch.num_rows))
+            if rows.num_rows < batch.num_rows:
+                ready.appendleft(batch.slice(rows.num_rows))
+            for made in self._step(self._state, rows):
+                self._is_whole = self._state.is_whole and not ready
+                if self._is_whole:
+                    self._state.clocks.update(self._merge.clocks)
+                if self._state.is_whole:
+                    self._stepped()
+                yield self._untraced(made)
+
+    def parts_with_care(
+        self, decoded: pa.RecordBatch | pa.Table, found: Callable[[Poison], None], known: Sequence[Poison] = ()
+    ) -> Iterator[dict[str, pa.RecordBatch]]:
+        """`parts` of rows on which a step has failed (`flow.poison`): events and ticks on which it fails alone are told and
+        refused. `found` may raise. The state must be one in which no step has failed."""
+        ready = self._ready(decoded, known)
+        outputs: list[dict[str, pa.RecordBatch]] = []
+        pieces = [batch.slice(at, STEP_ROWS_MAX) for batch in ready for at in range(0, batch.num_rows, STEP_ROWS_MAX)]
+        for rows in pieces:
+            self._state, made = step_with_care(self._step, self.plan, self._state, rows, found)
+            outputs += made
+            self._stepped()
+        if pieces:
+            self._state.clocks.update(self._merge.clocks)
+        self._is_whole = True
+        yield from (self._untraced(made) for made in outputs or [{}])
+
+    def _ready(self, decoded: pa.RecordBatch | pa.Table, known: Sequence[Poison]) -> list[MergedRows]:
+        """The rows that may go on now, in order."""
+        if not decoded.schema.equals(self._schema):
+            raise StateError("decoded rows have another form than the project's", detail=f"{decoded.schema}")
+        for batch in [decoded] if isinstance(decoded, pa.RecordBatch) else decoded.to_batches():
+            self._merge.push(self._without_signs(batch))
+        return [with_refused(self.plan, batch, known) for batch in self._merge.pull()]
+
+    def _without_signs(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows but for those of the topic of ticks alone (`inbound.Inbound.TICKS`), which pass at once: they tell nothing."""
+        topics = batch.column("topic").to_numpy()
+        signs = np.flatnonzero(topics == len(self.plan.entries))
+        if not len(signs):
+            return batch
+        for number, offset, time_us in zip(*(batch.column(name).take(signs).to_pylist() for name in _SIGN), strict=True):
+            self._state.passed[len(self.plan.entries), number] = Passed(offset, 0, time_us)
+        return batch.filter(pa.array(topics != len(self.plan.entries)))
+
+    def _step(self, state: State, rows: MergedRows) -> Iterator[dict[str, pa.RecordBatch]]:
+        return step(self.plan, state, rows, lambda: self._extra_rows)
+
+    def _stepped(self) -> None:
+        self._residence.stepped()
+        self._memory = self._residence.counts()
+
+    def bound_parts(self, extra_rows: int) -> None:
+        """From the next part on it may be smaller: what comes out does not depend on it (law Cut)."""
+        self._extra_rows = min(self._extra_rows_max, extra_rows)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all parts of the last batch are taken: then there is a state to freeze."""
+        return self._is_whole
+
+    def _untraced(self, made: dict[str, pa.RecordBatch]) -> dict[str, pa.RecordBatch]:
+        """The outputs but for those of traced windows, which are told."""
+        if not self.plan.traces:
+            return made
+        for name, batch in made.items():
+            if name.startswith(TRACE_PREFIX) and self._on_trace is not None:
+                self._on_trace(name.removeprefix(TRACE_PREFIX), batch)
+        return {name: batch for name, batch in made.items() if not name.startswith(TRACE_PREFIX)}
+
+    def feed(self, decoded: pa.RecordBatch | pa.Table) -> dict[str, pa.RecordBatch]:
+        """`parts`, together."""
+        return joined_parts(self.parts(decoded))
+
+    def freeze(self) -> Frozen:
+        """Today's state, to be written while feeding goes on. Rows that wait in the merge are not in it: they are read again.
+
+        StateError while parts are to be taken: what one position causes is in a snapshot as a whole.
+        """
+        if not self._is_whole:
+            raise StateError("the state cannot be frozen before all parts of a batch are taken")
+        return freeze(self.plan, self._state)
+
+    def adopt(self, stream: str, sequence: int, digest: int, last: tuple[int, int, int, int, int] | None) -> None:
+        """Of `ha.core.Core`."""
+        if not self._is_whole:
+            raise StateError("numbers of outputs cannot change before all parts of a batch are taken")
+        known = self._state.streams[stream]
+        known.sequence, known.digest = sequence, digest
+        known.last = last or known.last
+
+    def forget_strings(self) -> None:
+        """Forget strings that nothing holds any more, at once. It happens by itself, too, a little after each step; nothing that is
+        put out shows when."""
+        self._state.forget_strings()
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait for another partition, or for what follows them in their own."""
+        return self._merge.waiting
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of memory that they take."""
+        return self._merge.waiting_bytes
+
+    @property
+    def holding_up(self) -> frozenset[PartitionKey]:
+        """The partitions that an event elsewhere may be waiting for."""
+        return self._merge.holding_up
+
+    @property
+    def last_partition(self) -> PartitionKey:
+        """The partition that all waiting rows wait for: a reader that holds enough of them reads on there alone."""
+        return self._merge.last
+
+    @property
+    def sequences(self) -> dict[str, int]:
+        """Newest output sequence of every stream, 0 before the first."""
+        return {name: stream.sequence for name, stream in self._state.streams.items()}
+
+    @property
+    def digests(self) -> dict[str, int]:
+        """Digest of every stream up to its newest output, an unsigned 64-bit number."""
+        return {name: stream.digest for name, stream in self._state.streams.items()}
+
+    @property
+    def last_ids(self) -> dict[str, OutputId | None]:
+        """Id of the newest output of every stream."""
+        return {name: stream.last_id for name, stream in self._state.streams.items()}
+
+    @property
+    def next_offsets(self) -> dict[PartitionKey, int]:
+        """Where a restored engine reads on, by (topic index, partition); absent where nothing passed yet."""
+        return {key: passed.offset + 1 for key, passed in self._state.passed.items()}
+
+    @property
+    def memory(self) -> Mapping[str, int]:
+        """Bytes of the state by what they are, where it has a budget; as of the last step."""
+        return self._memory
+
+    @property
+    def memory_by_window(self) -> Mapping[str, Mapping[str, int]]:
+        """Likewise, of each window whose rows may leave; computed when it is asked for, between two steps."""
+        return self._residence.counts_by_window()
+
+    @property
+    def time_us(self) -> int:
+        """System time: the newest append time that passed."""
+        return self._state.time_us

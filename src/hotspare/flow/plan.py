@@ -1,0 +1,356 @@
+"""A project made ready to run: one operator per window in evaluation order, and which windows may run in the head."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import NamedTuple
+
+from hotspare.base.errors import Mistake, ProjectError
+from hotspare.formats.csv.rows import RowPrefix
+from hotspare.model.code import Module, Script
+from hotspare.model.fingerprint import resolved_hash
+from hotspare.model.project import EVERY_SLOT, Emit, WindowId
+from hotspare.model.resolve import Resolved, ResolvedWindow
+from hotspare.model.retention_needs import Keeping
+from hotspare.model.types import Field, FieldType, Schema
+from hotspare.rows.batch import BAD_STREAM, TRACE_PREFIX
+from hotspare.rows.changelog import DISTINCT, PUBLISHED, Changelog, Keys, Opcodes
+from hotspare.rows.chunk import Chunk
+from hotspare.scripting.programs import compile_shared
+from hotspare.scripting.shared import SharedState
+from hotspare.stages.beats import BeatsOperator
+from hotspare.stages.delivery import DeliveryOperator
+from hotspare.stages.emission import EmissionOperator
+from hotspare.stages.splitter import SplitterOperator
+from hotspare.table.lanes import OutputForm
+from hotspare.table.multi_index import MultiIndex
+from hotspare.table.relation import Relation
+from hotspare.windows.operators import build_operator
+from hotspare.windows.registry import type_of
+from hotspare.windows.shared.contract import Input, Operator
+from hotspare.windows.shared.keyed import keeps_index
+from hotspare.windows.shared.merging import EntryOperator, ForwardedOperator
+from hotspare.windows.shared.stateless import Chain, HeadWindow
+
+BAD_SCHEMA = Schema(
+    (
+        Field("reason", FieldType.STRING),
+        Field("message", FieldType.STRING),
+        Field("text", FieldType.STRING),
+        Field("window", FieldType.STRING),
+    )
+)
+"""Fields of the stream of bad events: a stable code, a sentence, the event as it came, and `query/window`."""
+BAD_KEY = (BAD_SCHEMA.fields[3],)
+"""The window that refused a bad event is the key of its message."""
+
+
+class Stage(Enum):
+    """Which part of a window a node is; the value is in the name of its page."""
+
+    ENTRY = "entry"
+    """Of a source window that others forward to: the events of its topic."""
+    FORWARDED = "forwarded"
+    """What stands before it: those events, and what others forward."""
+    WINDOW = "0"
+    EMISSION = "emission"
+    """What stands behind it: which of its outputs leave, and when."""
+    DELIVERY = "delivery"
+    """What stands between it and its stream."""
+    BEATS = "beats"
+    """What tells in the stream how far time has come."""
+    SPLITTER = "splitter"
+
+
+class Arc(NamedTuple):
+    """An edge that comes from an earlier node: from its output `slot`, or with all that leaves it."""
+
+    node: int
+    slot: int = EVERY_SLOT
+
+
+@dataclass(frozen=True)
+class Node:
+    """A window, or a stage behind it, at its place in the plan. `inputs` in the order in which the project names them; an entry has
+    none and `entry` >= 0.
+
+    `in_head`: the head has done this window's work; events enter the core behind it.
+    """
+
+    operator: Operator
+    inputs: tuple[Arc, ...]
+    entry: int
+    in_head: bool
+    stage: Stage = Stage.WINDOW
+
+    @cached_property
+    def window(self) -> str:
+        return str(self.operator.id)
+
+    @cached_property
+    def page(self) -> str:
+        """Name of its page."""
+        return f"{self.window}#{self.stage.value}"
+
+    @cached_property
+    def nothing(self) -> tuple[Chunk, ...]:
+        """What comes to it where nothing comes: an empty chunk per input, the decoded events counted as one."""
+        schemas = [each.schema for each in self.operator.inputs] or [self.operator.schema]
+        return tuple(Chunk.empty(len(schema)) for schema in schemas)
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """An output stream or a trace by its name, and the node that feeds it."""
+
+    name: str
+    node: int
+    form: OutputForm
+    has_beats: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`nodes` in evaluation order. `entries[i]`: the node whose output the decoded events of topic i are: the source window's
+    input where nothing of it runs in the head, else the output of the last window of `head_chains[i]`.
+
+    `head_chains[i]`: the stateless windows of topic i that the head runs, the source window first; empty if there are none.
+    `streams`: output streams by name, with the node that feeds each; the stream of bad events is not among them. `traced`: the
+    nodes whose events people want to see. `shared`: what code of its windows shares, None for nothing.
+    """
+
+    resolved: Resolved
+    project_hash: str
+    nodes: tuple[Node, ...]
+    entries: tuple[int, ...]
+    head_chains: tuple[tuple[WindowId, ...], ...]
+    streams: tuple[tuple[str, int], ...]
+    traced: tuple[int, ...]
+    shared: SharedState | None = None
+
+    @property
+    def entry_schemas(self) -> tuple[Schema, ...]:
+        """Schema at which each topic's events enter the core (see `rows.batch.decoded_schema`)."""
+        return tuple(self.nodes[i].operator.schema for i in self.entries)
+
+    @cached_property
+    def topic_of(self) -> dict[int, int]:
+        """By entry the topic whose decoded events it gets."""
+        return {node: topic for topic, node in enumerate(self.entries)}
+
+    @cached_property
+    def outlets(self) -> tuple[Outlet, ...]:
+        """The output streams."""
+        nodes = [(name, i, self.nodes[i]) for name, i in self.streams]
+        return tuple(Outlet(name, i, OutputForm(each.operator.schema), each.stage is Stage.BEATS) for name, i, each in nodes)
+
+    @cached_property
+    def traces(self) -> tuple[Outlet, ...]:
+        found = [(self.nodes[i], i) for i in self.traced]
+        return tuple(Outlet(f"{TRACE_PREFIX}{node.window}", i, OutputForm(node.operator.schema)) for node, i in found)
+
+    @cached_property
+    def followers(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """Of each node where its outputs go: (node, number of the input there)."""
+        found: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
+        for i, node in enumerate(self.nodes):
+            for number, arc in enumerate(node.inputs):
+                found[arc.node].append((i, number))
+        return tuple(map(tuple, found))
+
+    def head_chain(self, topic: int) -> Chain | None:
+        """What the head does to the events of a topic; None where it only decodes them."""
+        operators = [node.operator for node in self.nodes if node.in_head and node.operator.id in self.head_chains[topic]]
+        if not operators:
+            return None
+        given = [operators[0].schema, *(operator.schema for operator in operators)]
+        windows = []
+        for operator, schema in zip(operators, given, strict=False):
+            work = operator.in_head
+            assert work is not None
+            windows.append(HeadWindow(str(operator.id), schema, work))
+        return Chain(tuple(windows), operators[-1].schema)
+
+    @property
+    def stream_schemas(self) -> dict[str, Schema]:
+        """Fields of every output stream, the stream of bad events included."""
+        return {**{name: self.nodes[i].operator.schema for name, i in self.streams}, BAD_STREAM: BAD_SCHEMA}
+
+    @property
+    def prefixes(self) -> dict[str, RowPrefix]:
+        """Returns by output stream the columns that its rows need before the fields, so that they read back equal: none if nothing
+        but inserts leaves the window, the flags too if updates may be partial."""
+        known = {name: self.nodes[i].operator.leaving for name, i in self.streams}
+        return {name: _prefix_of(changelog) for name, changelog in known.items()}
+
+    @property
+    def keeping(self) -> Keeping:
+        """The windows that remember rows, not counting rows that wait for a pulse, and those that emit inserts alone."""
+        windows = [node.operator for node in self.nodes if node.stage is Stage.WINDOW]
+        leaving = {node.operator.id: node.operator.leaving for node in self.nodes}  # the last stage's
+        return Keeping(
+            frozenset(operator.id for operator in windows if _remembers_rows(operator)),
+            frozenset(window_id for window_id, changelog in leaving.items() if changelog.opcodes is Opcodes.INSERTS),
+        )
+
+    @property
+    def heartbeat_interval_us(self) -> int:
+        return self.resolved.project.heartbeat_interval_us
+
+
+def _remembers_rows(operator: Operator) -> bool:
+    parts = operator.open().parts.items()
+    return any(isinstance(part, Relation | MultiIndex) for name, part in parts if name not in operator.other_memory)
+
+
+def _prefix_of(changelog: Changelog) -> RowPrefix:
+    if changelog.opcodes is Opcodes.INSERTS:
+        return RowPrefix.NONE
+    return RowPrefix.EVENT if changelog.needs_rows else RowPrefix.OPCODE
+
+
+def compile_plan(resolved: Resolved) -> Plan:
+    """ProjectError with all mistakes that only compiling its windows shows."""
+    shared = compile_shared(_scripts(resolved))
+    stages, mistakes = _operators(resolved)
+    if mistakes:
+        raise ProjectError(resolved.project.name, mistakes)
+    chains = tuple(_head_chain(resolved, source, stages) for source in resolved.sources)
+    in_head = {window_id for chain in chains for window_id in chain}
+    topic = {window_id: i for i, window_id in enumerate(resolved.sources)}
+    nodes: list[Node] = []
+    place: dict[WindowId, int] = {}
+    """Of each window its first node."""
+    last: dict[WindowId, int] = {}
+    """Of each window the node that its outputs leave."""
+    for w in resolved.windows:
+        inputs = tuple(Arc(last[source], slot) for (source, _), slot in zip(w.inputs, w.slots, strict=True))
+        place[w.id] = len(nodes)
+        if w.forwarded:
+            nodes += _before_forwarded(w, topic[w.id], len(nodes), [last[source] for source in w.forwarded])
+            inputs = (Arc(len(nodes) - 1),)
+        for stage, operator in stages[w.id].items():
+            is_first = stage is Stage.WINDOW
+            entry = topic.get(w.id, -1) if is_first and not w.forwarded else -1
+            arcs = inputs if is_first else (Arc(len(nodes) - 1),)
+            nodes.append(Node(operator, arcs, entry, is_first and w.id in in_head, stage))
+        last[w.id] = len(nodes) - 1
+    streams = tuple((str(window_id), _outlet(resolved, window_id, last[window_id], nodes)) for window_id in resolved.streams)
+    traced = _traced(resolved)
+    return Plan(
+        resolved=resolved,
+        project_hash=resolved_hash(resolved),
+        nodes=tuple(nodes),
+        entries=tuple(place[chain[-1] if chain else source] for source, chain in zip(resolved.sources, chains, strict=True)),
+        head_chains=chains,
+        streams=streams,
+        traced=tuple(last[window.id] for window in resolved.windows if window.id in traced),
+        shared=shared,
+    )
+
+
+def operator_mistakes(resolved: Resolved, mistaken: Collection[WindowId]) -> Sequence[Mistake]:
+    """Returns every mistake that only compiling windows shows, but of the windows in `mistaken` (`model.load.OperatorCheck`)."""
+    try:
+        compile_shared(_scripts(resolved))
+    except ProjectError as error:
+        return error.mistakes
+    return _operators(resolved, mistaken)[1]
+
+
+def _scripts(resolved: Resolved) -> dict[Script, Sequence[Module]]:
+    return {script: w.modules for w in resolved.windows for script in type_of(w.window).scripts(w.window)}
+
+
+def _before_forwarded(window: ResolvedWindow, topic: int, first: int, sources: Sequence[int]) -> tuple[Node, Node]:
+    """The nodes, numbered from `first`, that stand before a source window to which the nodes `sources` forward."""
+    arcs = (Arc(first), *map(Arc, sources))
+    together = ForwardedOperator(window, [Input(window.schema, PUBLISHED)] * len(arcs))
+    entry = Node(EntryOperator(window, ()), (), topic, in_head=False, stage=Stage.ENTRY)
+    return entry, Node(together, arcs, -1, in_head=False, stage=Stage.FORWARDED)
+
+
+def _outlet(resolved: Resolved, window: WindowId, last: int, nodes: list[Node]) -> int:
+    """The node whose outputs are the window's stream; it may be added, and one before it."""
+    given, stages = [Input(resolved.schema(window), nodes[last].operator.leaving)], []
+    delivery, beats = (made(resolved.window(window), given) for made in (DeliveryOperator, BeatsOperator))
+    if not delivery.does_nothing:
+        stages.append((Stage.DELIVERY, delivery))
+    if not beats.does_nothing:
+        stages.append((Stage.BEATS, beats))
+    for stage, operator in stages:
+        nodes.append(Node(operator, (Arc(last),), -1, in_head=False, stage=stage))
+        last = len(nodes) - 1
+    return last
+
+
+Stages = Mapping[Stage, Operator]
+"""Of one window, in order."""
+
+
+def _operators(resolved: Resolved, mistaken: Collection[WindowId] = ()) -> tuple[dict[WindowId, Stages], list[Mistake]]:
+    """Returns the stages of all windows but those in `mistaken`, and every mistake. Behind a window with mistakes only those are
+    told that do not follow from it."""
+    stages: dict[WindowId, Stages] = {}
+    leaving: dict[WindowId, Changelog] = {}
+    mistakes: list[Mistake] = []
+    for window in (each for each in resolved.windows if each.id not in mistaken):
+        given = [
+            Input(resolved.schema(source), leaving.get(source, DISTINCT), role, source.window) for source, role in window.inputs
+        ]
+        if repeats := _repeated_keys(window, leaving, resolved):
+            mistakes.append(repeats)
+        try:
+            stages[window.id] = found = _stages(window, given, resolved)
+            leaving[window.id] = list(found.values())[-1].leaving
+        except ProjectError as error:
+            mistakes += error.mistakes
+    return stages, mistakes
+
+
+def _repeated_keys(window: ResolvedWindow, leaving: Mapping[WindowId, Changelog], resolved: Resolved) -> Mistake | None:
+    """An index by the key of a stream whose keys come again and again would refuse all but the first."""
+    for source, _ in window.inputs:
+        given = leaving.get(source, DISTINCT)
+        emits_new = resolved.window(source).window.emission.emit is Emit.NEW
+        if emits_new and given.keys is Keys.ANY and type_of(window.window).passes_key and keeps_index(window.window, given):
+            message = f"window {window.id} has an index, but window {source} has emit: new, so it inserts a key again and again"
+            hint = "give the window `index: empty`, or number the rows by a remove-state window before"
+            return Mistake(window.window.place, message, hint)
+    return None
+
+
+def _stages(window: ResolvedWindow, given: Sequence[Input], resolved: Resolved) -> Stages:
+    operator = build_operator(window, given)
+    found: dict[Stage, Operator] = {Stage.WINDOW: operator}
+    project, made = resolved.project, Input(window.schema, operator.leaving)
+    emission = EmissionOperator(window, [made], project.heartbeat_interval_us, project.retention_tracking)
+    if not emission.does_nothing:
+        found[Stage.EMISSION] = emission
+    if window.window.splitter is not None:
+        found[Stage.SPLITTER] = SplitterOperator(window, [Input(window.schema, list(found.values())[-1].leaving)])
+    return found
+
+
+def _traced(resolved: Resolved) -> frozenset[WindowId]:
+    return frozenset(WindowId(query.name, name) for query in resolved.project.queries for name in query.trace)
+
+
+def _head_chain(resolved: Resolved, source: WindowId, stages: Mapping[WindowId, Stages]) -> tuple[WindowId, ...]:
+    """The source and the windows that follow it one after another, as far as the head can do their work. What leaves the last of
+    them enters the core, so others may look at it, and at it alone."""
+    if resolved.window(source).forwarded:
+        return ()
+    chain: list[WindowId] = []
+    watched = _traced(resolved).union(resolved.streams)
+    at = source
+    while stages[at][Stage.WINDOW].in_head is not None:
+        chain.append(at)
+        followers = [w.id for w in resolved.windows if any(i == at for i, _ in w.inputs)]
+        if len(stages[at]) > 1 or at in watched or len(followers) != 1 or len(resolved.window(followers[0]).inputs) != 1:
+            break
+        at = followers[0]
+    return tuple(chain) if len(chain) > 1 else ()

@@ -1,0 +1,110 @@
+"""Events and ticks on which the engine itself fails: which one it is, and what stands in its place.
+
+A step changes the state in place, so a state in which one failed is lost. Whoever has the state from before it takes the rows
+again, with care: where they fail again, they are halved, each half from the state before it, until one row fails alone. That
+row is the poison. It becomes a bad row, as if the head had refused it, so no window sees it, and its position and its time pass.
+What a refused tick would have caused, the next one causes: windows do at a heartbeat all that is due by then. What is found does
+not depend on how the rows were cut, and every engine of a group finds the same (law Cut).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.flow.plan import Plan
+from hotspare.flow.project_state import State
+from hotspare.rows.bad_reasons import BadReason
+from hotspare.rows.batch import BAD_TYPE, RowKind
+from hotspare.rows.elementwise import comes_of_rows
+from hotspare.rows.event_texts import event_texts
+from hotspare.rows.merged import MergedRows
+
+Step: TypeAlias = Callable[[State, MergedRows], Iterator[dict[str, pa.RecordBatch]]]
+
+
+class WindowFailure(Exception):
+    """A window fails on what it was given; the cause says how."""
+
+    def __init__(self, window: str, cause: Exception) -> None:
+        super().__init__(f"window {window}: {type(cause).__name__}: {cause}")
+        self.window = window
+        self.cause = cause
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """Where the row stands and what it is, the error that it causes, and the window that fails ("": none is known)."""
+
+    kind: RowKind
+    topic: int
+    partition: int
+    offset: int
+    index: int
+    error: Exception
+    window: str = ""
+
+
+def step_with_care(
+    step: Step, plan: Plan, state: State, rows: MergedRows, found: Callable[[Poison], None]
+) -> tuple[State, list[dict[str, pa.RecordBatch]]]:
+    """The state after `rows`, and all outputs.
+
+    `found` is told each poison before it is replaced, and may raise. Costs a copy of the state for each try.
+    """
+    outputs: list[dict[str, pa.RecordBatch]] = []
+    waiting = [(0, rows.num_rows)]
+    while waiting:
+        begin, end = waiting.pop()
+        piece, before = rows.slice(begin, end - begin), copy.deepcopy(state)
+        try:
+            outputs += list(step(state, piece))
+        except Exception as error:
+            if not comes_of_rows(error):
+                raise
+            state = before
+            if end - begin > 1:
+                middle = (begin + end) // 2
+                waiting += [(middle, end), (begin, middle)]
+            else:
+                poison = _poison(piece, error)
+                found(poison)
+                outputs += list(step(state, _refused(plan, piece, 0, poison)))
+    return state, outputs
+
+
+def with_refused(plan: Plan, rows: MergedRows, known: Sequence[Poison]) -> MergedRows:
+    """The rows, in which what is known to be poison is refused."""
+    names = ("topic", "partition", "offset", "index")
+    places = [rows.column(name) for name in names] if known else []
+    for poison in known:
+        here = [column == getattr(poison, name) for column, name in zip(places, names, strict=True)]
+        for row in np.flatnonzero(np.logical_and.reduce(here)).tolist():
+            rows = _refused(plan, rows, row, poison)
+    return rows
+
+
+def _poison(row: MergedRows, error: Exception) -> Poison:
+    names = ("kind", "topic", "partition", "offset", "index")
+    kind, topic, partition, offset, index = (int(row.column(name)[0]) for name in names)
+    window, cause = (error.window, error.cause) if isinstance(error, WindowFailure) else ("", error)
+    return Poison(RowKind(kind), topic, partition, offset, index, cause, window)
+
+
+def _refused(plan: Plan, rows: MergedRows, row: int, poison: Poison) -> MergedRows:
+    """The rows, of which one is a bad one. Of the error only its class is told: the rest may differ between engines."""
+    window, text, what = str(plan.resolved.sources[poison.topic]), "", "at this tick"
+    if poison.kind is RowKind.EVENT:
+        opcode, what = rows.column("opcode")[row : row + 1], "on this event"
+        event = rows.events_of(poison.topic, np.array([row]))
+        (text,) = event_texts(plan.entry_schemas[poison.topic], opcode, event.flatten())
+    elif poison.window:
+        window = poison.window
+    message = f"window {window}: the engine fails {what} ({type(poison.error).__name__})"
+    bad = {"reason": BadReason.POISON, "message": message, "text": text, "window": window}
+    return rows.with_bad(row, pa.array([{field.name: bad[field.name] for field in BAD_TYPE}], BAD_TYPE))

@@ -1,0 +1,31 @@
+"""The version of what windows mean: an engine of one version does not continue the state and the outputs of another.
+
+The hash of a project names what the project is, not what its windows make of it. `SEMANTICS` rises with every change after which
+the same project over the same input gives other outputs, or keeps another state. A group's facts and its snapshots carry the
+version that they were begun with. So an engine of another version is refused by name, and does not publish other outputs.
+"""
+
+from __future__ import annotations
+
+from hotspare.base.errors import ProjectChanged
+
+SEMANTICS = 1
+_UNREADABLE = 0
+
+
+def stated_semantics(fact: bytes) -> int:
+    """The version that a group's fact states; 0, which no hotspare has, if the fact is not a number."""
+    return int(fact) if fact.isdigit() else _UNREADABLE
+
+
+def refuse_other_semantics(found: int, subject: str) -> None:
+    """Raises ProjectChanged if `subject`, a group or a snapshot, was begun with a version other than `SEMANTICS`."""
+    if found == SEMANTICS:
+        return
+    age = "an older" if found < SEMANTICS else "a newer"
+    raise ProjectChanged(
+        f"{subject} was begun by {age} hotspare, whose windows mean something else",
+        detail=f"its version of semantics is {found}, that of this hotspare is {SEMANTICS}: the same input gives other outputs",
+        hint=f"go on with {age} hotspare, move the group on with: hotspare upgrade; or use a new --prefix, or forget the group's "
+        "state with: hotspare reset",
+    )

@@ -1,0 +1,444 @@
+"""Snapshots as bytes: one page is a small JSON index and flat little-endian buffers, the header is JSON.
+
+A page carries the strings that it uses, numbered by first occurrence in it, so that it can be read, moved and compared alone. Equal
+states give equal bytes. Row pages of a paged part are pages of their own, `PAGE/PART/NUMBER`; one that a store has already may hold
+rows that are gone since, and need not be written again. Checksums belong to the store; here everything is checked that could make a
+restored engine wrong or crash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from hotspare.base.errors import ProjectChanged, SnapshotDamaged, SnapshotFormat
+from hotspare.flow.plan import Plan
+from hotspare.flow.project_state import Passed, State, StreamState
+from hotspare.flow.semantics import SEMANTICS, refuse_other_semantics
+from hotspare.flow.step import fresh_state
+from hotspare.rows.chunk import Int64s
+from hotspare.table.absent import KeptPages
+from hotspare.table.memory import NO_BUDGET, Residence
+from hotspare.table.pages import Column, Columns, Keyed, KeyPage, Page, Paged, RowPage, Whole
+from hotspare.table.strings import Dictionary, FrozenStrings, StringTable
+
+FORMAT = 1
+"""The version of headers and pages; any other is refused."""
+_MAGIC = b"hotspare page\n"
+_ALIGNMENT = 64
+_DTYPES = frozenset({"<i8", "<f8", "<u4", "|b1", "|u1"})
+_DICTIONARY = "strings"
+_KEYS = "keys"
+"""Before the number of a key page, where that of a row page stands alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowPageContent:
+    """A row page as stores take it (`stores.contract.Content`)."""
+
+    part: str
+    page: RowPage
+    strings: FrozenStrings
+
+    @property
+    def known(self) -> object:
+        return self.page.known
+
+    def note(self, known: object) -> None:
+        self.page.note(known)
+
+    def encode(self) -> bytes:
+        columns, strings = self.page.content()
+        return _encode(_of_part(self.part, columns), self.strings if strings is None else strings)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPageContent:
+    """A key page as stores take it."""
+
+    part: str
+    page: KeyPage
+    strings: FrozenStrings
+
+    @property
+    def known(self) -> object:
+        return self.page.known
+
+    def note(self, known: object) -> None:
+        self.page.note(known)
+
+    def encode(self) -> bytes:
+        return _encode(_of_part(self.part, self.page.columns(self.strings.hashes)), self.strings)
+
+
+def _of_part(part: str, columns: Columns) -> Columns:
+    return {f"{part}/{name}": column for name, column in columns.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """A state at a batch boundary. `contents` or `pages` may be consumed in another thread while the engine goes on."""
+
+    header: bytes
+    frozen: dict[str, Page]
+    strings: FrozenStrings
+
+    def contents(self) -> Iterator[tuple[str, bytes | RowPageContent | KeyPageContent]]:
+        """Every page by name; those of rows and keys are encoded when they are asked."""
+        for name in sorted(self.frozen):
+            page = self.frozen[name]
+            yield name, encode_page(page, self.strings)
+            for part_name in sorted(page.parts):
+                part = page.parts[part_name]
+                for rows in part.row_pages() if isinstance(part, Paged) else ():
+                    yield f"{name}/{part_name}/{rows.number}", RowPageContent(part_name, rows, self.strings)
+                for keys in part.key_pages() if isinstance(part, Keyed) else ():
+                    yield f"{name}/{part_name}/{_KEYS}{keys.number}", KeyPageContent(part_name, keys, self.strings)
+
+    def pages(self) -> Iterator[tuple[str, bytes]]:
+        """Every page by name, whatever a store has of it."""
+        for name, content in self.contents():
+            yield name, content if isinstance(content, bytes) else content.encode()
+
+
+def freeze(plan: Plan, state: State, only: Container[str] | None = None) -> Frozen:
+    """Share the state's buffers copy-on-write; costs next to nothing. `only`: of these windows' pages."""
+    return Frozen(
+        header=_header(plan, state),
+        frozen={name: page.freeze() for name, page in state.pages.items() if page.parts and (only is None or name in only)},
+        strings=state.strings.freeze(),
+    )
+
+
+def restore(
+    plan: Plan, header: bytes, pages: Mapping[str, bytes], residence: Residence = NO_BUDGET, only: Container[str] | None = None
+) -> State:
+    """The state of a snapshot. Pages are asked for one after the other, so `pages` need not have them in memory. `only`: those of
+    these windows; the others have none then. SnapshotFormat, ProjectChanged, SnapshotDamaged, and what `pages` raises."""
+    state = fresh_state(plan, residence=residence)
+    with _told_as_damage():
+        _read_header(plan, state, json.loads(header))
+        stateful = {name: page for name, page in state.pages.items() if page.parts}
+        of_rows = {name: RowPagesOf(pages, {}, {}) for name in stateful}
+        for name in sorted(set(pages) - set(stateful)):
+            owner, part, number = [*name.rsplit("/", 2), "", ""][:3]
+            if owner not in stateful or not number.removeprefix(_KEYS).isdecimal():
+                raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it has {name}")
+            of_owner = of_rows[owner]
+            named = of_owner.names if number.isdecimal() else of_owner.key_names
+            named[part, int(number.removeprefix(_KEYS))] = name
+        for name, page in sorted(stateful.items(), key=lambda each: not each[1].stays):  # texts of others may leave at once
+            if only is not None and name not in only:
+                continue
+            if name not in pages:
+                raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it lacks {name}")
+            decode_page(page, pages[name], of_rows[name], state.strings)
+            state.read_later += [part for part in page.parts.values() if isinstance(part, Keyed) and part.is_read_later]
+    return state
+
+
+def _header(plan: Plan, state: State) -> bytes:
+    content = {
+        "format": FORMAT,
+        "semantics": SEMANTICS,
+        "project": plan.project_hash,
+        "time_us": state.time_us,
+        "heartbeat_time_us": state.heartbeat_time_us,
+        "passed": [[*key, *astuple(state.passed[key])] for key in sorted(state.passed)],
+        "clocks": [[*key, state.clocks[key]] for key in sorted(state.clocks)],
+        "streams": {
+            name: {"sequence": s.sequence, "digest": f"{s.digest:016x}", "last_id": s.last} for name, s in state.streams.items()
+        },
+    }
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def check_header(plan: Plan, content: dict[str, Any]) -> None:
+    """Raises SnapshotFormat or ProjectChanged if `plan` cannot continue the snapshot with this header."""
+    check_origin(plan, content)
+    refuse_other_semantics(int(content["semantics"]), "the snapshot")
+
+
+def check_origin(plan: Plan, content: dict[str, Any]) -> None:
+    """Raises SnapshotFormat or ProjectChanged if the header is not that of a snapshot of `plan`, whatever its windows meant."""
+    _check_format("the snapshot", content["format"])
+    if content["project"] != plan.project_hash:
+        raise ProjectChanged(
+            "the snapshot belongs to another project",
+            detail=f"its hash is {content['project']}, that of the project is {plan.project_hash}",
+            hint="use a new prefix, or `hotspare reset`",
+        )
+
+
+def _check_format(what: str, found: object) -> None:
+    if found != FORMAT:
+        raise SnapshotFormat(f"{what} has format {found}, this hotspare reads {FORMAT}", hint="use the hotspare that wrote it")
+
+
+def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
+    check_header(plan, content)
+    state.time_us = int(content["time_us"])
+    state.heartbeat_time_us = int(content["heartbeat_time_us"])
+    state.passed = {(int(t), int(p)): Passed(int(o), int(i), int(us)) for t, p, o, i, us in content["passed"]}
+    state.clocks = {(int(t), int(p)): int(us) for t, p, us in content["clocks"]}
+    for name, stream in content["streams"].items():
+        if name not in state.streams:
+            raise SnapshotDamaged(f"the snapshot has a stream {name} that the project has not")
+        last = stream["last_id"]
+        topic, partition, offset, index, ordinal = map(int, last or [0] * 5)
+        last_id = (topic, partition, offset, index, ordinal) if last is not None else None
+        state.streams[name] = StreamState(int(stream["sequence"]), int(stream["digest"], 16), last_id)
+
+
+def encode_page(page: Page, strings: FrozenStrings) -> bytes:
+    """A page in its canonical form, without its row pages."""
+    columns = {
+        f"{part_name}/{name}": column
+        for part_name in sorted(page.parts)
+        for name, column in sorted(page.parts[part_name].columns().items())
+    }
+    return _encode(columns, strings)
+
+
+def _encode(columns: Columns, known: FrozenStrings) -> bytes:
+    """Buffers in order of names, and the strings that they use."""
+    buffers: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]] = []
+    used = [np.zeros(1, np.int64)]
+    for name in sorted(columns):
+        array, codes = columns[name].array, columns[name].codes
+        used += [array[:, j] for j in codes]
+        buffers.append((name, array, codes))
+    distinct, first, local = np.unique(np.concatenate(used), return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))
+    at = 1
+    for i, (name, array, codes) in enumerate(buffers):
+        if codes:
+            array = array.copy()
+            for j in codes:
+                array[:, j] = rank[local[at : at + len(array)]]
+                at += len(array)
+            buffers[i] = name, array, codes
+    strings = known.subset(distinct[np.argsort(first)])
+    buffers += [(f"{_DICTIONARY}/data", strings.data, ()), (f"{_DICTIONARY}/offsets", strings.offsets, ())]
+    return _pack(buffers)
+
+
+def _pack(buffers: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]]) -> bytes:
+    index = [{"name": n, "dtype": a.dtype.str, "shape": list(a.shape), "codes": list(codes)} for n, a, codes in buffers]
+    text = json.dumps({"format": FORMAT, "buffers": index}, sort_keys=True, separators=(",", ":")).encode()
+    pieces = [_MAGIC, len(text).to_bytes(8, "little"), text]
+    size = sum(len(piece) for piece in pieces)
+    for _, array, _ in buffers:
+        raw = np.ascontiguousarray(array).tobytes()
+        pieces += [bytes(-size % _ALIGNMENT), raw]
+        size += -size % _ALIGNMENT + len(raw)
+    return b"".join(pieces)
+
+
+def unpack(data: bytes) -> dict[str, Column]:
+    """Returns the buffers of a page by name, with codes that number the strings of this page."""
+    begin = len(_MAGIC) + 8
+    if data[: len(_MAGIC)] != _MAGIC:
+        raise SnapshotDamaged("a page does not begin as a page does")
+    length = int.from_bytes(data[len(_MAGIC) : begin], "little")
+    index = json.loads(data[begin : begin + length])
+    _check_format("a page", index["format"])
+    at = begin + length
+    columns: dict[str, Column] = {}
+    for entry in index["buffers"]:
+        if entry["dtype"] not in _DTYPES:
+            raise SnapshotDamaged(f"a page holds a buffer of type {entry['dtype']}")
+        dtype = np.dtype(entry["dtype"])
+        shape = tuple(int(n) for n in entry["shape"])
+        at += -at % _ALIGNMENT
+        count = int(np.prod(shape, dtype=object))
+        array = np.frombuffer(data, dtype, count, at).reshape(shape)
+        columns[entry["name"]] = Column(array.copy(), tuple(int(j) for j in entry["codes"]))
+        at += array.nbytes
+    if at != len(data):
+        raise SnapshotDamaged("a page has another length than its index says")
+    return columns
+
+
+@runtime_checkable
+class PagesInStore(Protocol):
+    """Pages that stay in the store, to be read at any later time: not those that are in memory already."""
+
+    def known(self, page: str) -> object:
+        """What the store knows it by, as `Content.note` was told."""
+
+    def expect(self, pages: Sequence[str]) -> None:
+        """These are read soon; best effort."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowPagesOf(Mapping[tuple[str, int], bytes]):
+    """Row pages of one window by part and number, read when they are asked for, now or later. `names`, `key_names`: what `pages`
+    calls them, and key pages."""
+
+    pages: Mapping[str, bytes]
+    names: dict[tuple[str, int], str]
+    key_names: dict[tuple[str, int], str]
+    in_store: PagesInStore | None = field(init=False)
+    """`pages`, where they stay in the store. Looked at once: a protocol is slow to tell, and pages are many."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "in_store", self.pages if isinstance(self.pages, PagesInStore) else None)
+
+    def __getitem__(self, key: tuple[str, int]) -> bytes:
+        return self.pages[self.names[key]]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.names
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def expect(self, names: Sequence[str]) -> None:
+        if self.in_store is not None:
+            self.in_store.expect(names)
+
+    def known(self, name: str) -> object:
+        return None if self.in_store is None else self.in_store.known(name)
+
+
+class _Decoded(KeptPages):
+    """Row pages of one part by number, decoded when they are asked for; strings get codes then."""
+
+    def __init__(self, part: str, of_rows: RowPagesOf, strings: StringTable, hold: Callable[[Int64s], object]) -> None:
+        self._part, self._of_rows, self._strings, self._hold = part, of_rows, strings, hold
+        self._numbers = dict.fromkeys(sorted(number for name, number in of_rows.names if name == part))
+
+    def __getitem__(self, number: int) -> Columns:
+        with _told_as_damage():
+            return _decode(self._of_rows[self._part, number], [self._part], self._strings, self._hold)[self._part]
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._numbers
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def unbound(self, number: int) -> tuple[Columns, FrozenStrings]:
+        with _told_as_damage():
+            columns = unpack(self._of_rows[self._part, number])
+            dictionary = _dictionary(columns)
+            _check_codes(columns, len(dictionary))
+            return _of_parts(columns, [self._part])[self._part], dictionary.frozen()
+
+    @property
+    def stay(self) -> bool:
+        return self._of_rows.in_store is not None
+
+    @property
+    def key_numbers(self) -> Sequence[int]:
+        if not self.stay:
+            return []
+        return sorted(number for name, number in self._of_rows.key_names if name == self._part)
+
+    def key_page(self, number: int) -> Columns:
+        with _told_as_damage():
+            columns = unpack(self._of_rows.pages[self._of_rows.key_names[self._part, number]])
+            return _of_parts(columns, [self._part])[self._part]
+
+    def expect(self, numbers: Sequence[int]) -> None:
+        names = self._of_rows.names
+        self._of_rows.expect([names[self._part, number] for number in numbers if (self._part, number) in names])
+
+    def expect_keys(self) -> None:
+        self._of_rows.expect([self._of_rows.key_names[self._part, number] for number in self.key_numbers])
+
+    def known(self, number: int) -> object:
+        name = self._of_rows.names.get((self._part, number))
+        return None if name is None else self._of_rows.known(name)
+
+    def key_page_known(self, number: int) -> object:
+        return self._of_rows.known(self._of_rows.key_names[self._part, number])
+
+    @property
+    def strings(self) -> StringTable:
+        return self._strings
+
+
+@contextmanager
+def _told_as_damage() -> Iterator[None]:
+    """SnapshotDamaged for what comes of pages that are not what they should be."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
+        raise unreadable("the snapshot", error) from error
+
+
+def unreadable(what: str, error: Exception) -> SnapshotDamaged:
+    """What cannot even be read as text is likely to be encrypted."""
+    hint = "if it is encrypted, name its key: ?key_file=/run/secrets/key" if isinstance(error, UnicodeDecodeError) else ""
+    return SnapshotDamaged(f"{what} cannot be read", detail=str(error), hint=hint)
+
+
+def _hold_nothing(codes: Int64s) -> None:
+    """Of texts that may leave."""
+
+
+def decode_page(page: Page, data: bytes, of_rows: RowPagesOf, strings: StringTable) -> None:
+    """Fill a fresh page from its canonical form and that of its row pages, of which some may be read later; strings get codes."""
+    hold = strings.hold if page.stays else _hold_nothing
+    for name, columns in _decode(data, list(page.parts), strings, hold).items():
+        part, row_pages = page.parts[name], _Decoded(name, of_rows, strings, hold)
+        if isinstance(part, Paged):
+            part.load_pages(columns, row_pages)
+        elif row_pages or not isinstance(part, Whole):
+            raise SnapshotDamaged("a page has row pages that it cannot have")
+        else:
+            part.load(columns)
+
+
+def _decode(data: bytes, parts: list[str], strings: StringTable, hold: Callable[[Int64s], object]) -> dict[str, dict[str, Column]]:
+    """Returns the columns by part, with codes of `strings`, of which `hold` is told."""
+    columns = unpack(data)
+    dictionary = _dictionary(columns)
+    _check_codes(columns, len(dictionary))
+    codes = strings.intern_dictionary(dictionary)
+    hold(codes)
+    for column in columns.values():
+        for j in column.codes:
+            column.array[:, j] = codes[column.array[:, j]]
+    return _of_parts(columns, parts)
+
+
+def _check_codes(columns: Columns, count: int) -> None:
+    for column in columns.values():
+        for j in column.codes:
+            local = column.array[:, j]
+            if len(local) and not 0 <= int(local.min()) <= int(local.max()) < count:
+                raise SnapshotDamaged("a page names a string that it does not hold")
+
+
+def _of_parts(columns: Columns, parts: list[str]) -> dict[str, dict[str, Column]]:
+    """All but strings."""
+    found: dict[str, dict[str, Column]] = {name: {} for name in parts}
+    for name, column in columns.items():
+        part, _, buffer = name.rpartition("/")
+        if part != _DICTIONARY:
+            found[part][buffer] = column
+    return found
+
+
+def _dictionary(columns: dict[str, Column]) -> Dictionary:
+    data = columns[f"{_DICTIONARY}/data"].array
+    offsets = columns[f"{_DICTIONARY}/offsets"].array
+    rising = len(offsets) >= 2 and offsets[0] == 0 and bool((np.diff(offsets) >= 0).all())
+    if data.dtype != np.uint8 or offsets.dtype != np.int64 or not rising or int(offsets[-1]) != len(data):
+        raise SnapshotDamaged("the strings of a page cannot be read")
+    return Dictionary(data, offsets)

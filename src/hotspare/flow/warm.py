@@ -1,0 +1,125 @@
+"""Compiles every kernel ahead of time: `python -m hotspare.flow.warm`.
+
+Machine code is cached on disk, so that this takes two to three minutes once and two to three seconds afterwards. An engine that had
+to compile while it runs would look dead to the others. Once all is on disk, an engine loads ahead what the window types of its
+project need, in a quarter to a half of these seconds; what else it comes to need takes some hundredths of a second to load.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.flow import machine_code
+from hotspare.flow.head.head import Head
+from hotspare.flow.pipeline import Pipeline
+from hotspare.flow.plan import Plan, compile_plan
+from hotspare.model.delivery import WHOLE
+from hotspare.model.load import load_text
+from hotspare.model.resolve import Resolved
+from hotspare.model.types import FieldType, Schema
+from hotspare.rows.batch import RAW_SCHEMA, MessageFormat
+from hotspare.rows.chunk import Chunk
+from hotspare.stages.delivery import delivered
+from hotspare.table.loops import absent, ahead, groups, multi_index, unlinked
+from hotspare.table.loops.pages import slots_before_looking
+from hotspare.table.relation import Relation, Shape
+from hotspare.table.row_index import empty_index, empty_lists
+from hotspare.table.strings import StringTable
+from hotspare.table.unlinked import no_runs
+from hotspare.windows.examples import examples
+from hotspare.windows.registry import WINDOW_TYPES, type_of
+
+_OPCODES = ("I", "I", "I", "P", "D", "I", "P", "U", "D", "I")
+_FEW, _FEW_TIMES = 7, 40
+"""Rows at a time, as often: few have kernels of their own. So many times reach the first message of each source; the other ones
+then come at once, which takes half a second less at the start of each engine."""
+_NUMBERS = (1, 2, 3, 1, 2, 3, 4, 4, 3, 0)
+"""Of rows in order: what is done, and to which key; 0 is null."""
+
+
+def warm_up() -> None:
+    """Every kernel is compiled or loaded afterwards."""
+    _run_examples(WINDOW_TYPES)
+    machine_code.note_if_complete()
+
+
+def warm_up_for(project: Resolved) -> None:
+    """What an engine of this project needs is loaded afterwards; everything is compiled or loaded, where not all is on disk."""
+    if machine_code.is_complete():
+        _run_examples({type_of(each.window).name: None for each in project.windows})
+        if not machine_code.compiled_here():
+            return
+    warm_up()
+
+
+def _run_examples(types: Iterable[str]) -> None:
+    """Those of these window types through the core, a snapshot and a restore."""
+    plan = compile_plan(load_text(examples(types)).resolved)
+    head = Head.of(plan)
+    pipeline = Pipeline.fresh(plan)
+    steps = itertools.count()
+    for _ in pipeline.parts(head.decode(batch(plan, 0)), take=lambda rows: min(rows, _FEW) if next(steps) < _FEW_TIMES else rows):
+        pass
+    frozen = pipeline.freeze()
+    restored = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
+    restored.feed(head.decode(batch(plan, 1)))  # what is not in a snapshot is built anew at the first use
+    restored.forget_strings()
+    strings = StringTable()
+    strings.intern(pa.array(["x" * 100_000, "y" * 100_000]))
+    strings.move_text(strings.sparse_pages(), 1, 1)
+    one = np.zeros(1, np.int64)
+    delivered(Chunk.empty(1), WHOLE)
+    ahead.asked_for(empty_index(), one.reshape(1, 1), one, np.int64(1), np.zeros(1, np.uint8), np.zeros(1, np.int64))
+    _ask_for_absent_pages()
+
+
+def _ask_for_absent_pages() -> None:
+    """A restore leaves only many pages in the store."""
+    rows = Relation(Shape(1, (0,), ())).pages.rows
+    number, half, page = np.zeros(1, np.int64), np.zeros(1, np.uint32), np.zeros(1, np.uint8)
+    absent.key_halves(number.reshape(1, 1), number, half)
+    absent.look_through(half, number + 1, number, page, half, np.zeros(1 << absent.FILTER_BITS >> 6, np.uint64), page)
+    absent.enter_halves(empty_index(), half, number + 1, number, page, 0)
+    absent.look_up_pages(empty_index(), half, page, page)
+    absent.rows_before_gaps(rows.state)
+    absent.page_to_clear(rows)
+    slots_before_looking(rows.state)
+    unlinked.let_wait(rows, no_runs(1), np.int64(0), number[:0])
+    unlinked.link_waiting(rows, no_runs(1), np.int64(0), np.int64(0))
+    side = Relation(Shape(1, (0,), (), (0,))).pages.rows
+    multi_index.admit_all(empty_lists(side, multi_index.LINKS_WIDTH), number[:0], np.int64(0))
+    groups.admit_groups(empty_lists(side, groups.LINKS_WIDTH), number[:0], np.int64(0))
+
+
+def batch(plan: Plan, turn: int) -> pa.RecordBatch:
+    """Raw rows of every source, those of a turn behind those of the turn before."""
+    rows = []
+    for topic, source in enumerate(plan.resolved.sources):
+        text = _rows(plan.resolved.schema(source))
+        for row, is_tick in enumerate((False, False, True, False, True)):
+            offset = 5 * turn + row
+            rows.append((topic, 0, offset, 1_000_000 * offset, is_tick, int(MessageFormat.CSV), b"" if is_tick else text))
+    columns = [pa.array(column, f.type) for column, f in zip(zip(*rows, strict=True), RAW_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=RAW_SCHEMA)
+
+
+def _rows(schema: Schema) -> bytes:
+    """Events in CSV that do everything that events do."""
+    return b"\n".join(
+        f"{opcode},N,{','.join(_value(field.type, number) for field in schema.fields)}".encode()
+        for opcode, number in zip(_OPCODES, _NUMBERS, strict=True)
+    )
+
+
+def _value(type_: FieldType, number: int) -> str:
+    if not number:
+        return ""
+    return str(number * 1_000_000) if type_ is FieldType.STAMP else str(number)
+
+
+if __name__ == "__main__":
+    warm_up()

@@ -1,0 +1,277 @@
+"""A block of events as one message: an Arrow IPC stream.
+
+Outputs are published so, exactly; input may come so too, with columns opcode and flags and the fields by name.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.base.errors import BusError
+from hotspare.formats.arrow_packed import is_packed, text_bytes
+from hotspare.formats.arrow_plain import END_OF_STREAM, beginning, columns_of, is_plain, rows_behind
+from hotspare.formats.csv.decode import DecodedRows, kept_rows
+from hotspare.formats.csv.lines import numbered
+from hotspare.formats.json.plain import meta_names
+from hotspare.model.events import Flag, Opcode
+from hotspare.model.types import Schema
+from hotspare.rows.bad_reasons import RowReason
+from hotspare.rows.batch import arrow_fields
+from hotspare.rows.chunk import Bools, Int64s
+from hotspare.rows.elementwise import Rows
+from hotspare.rows.refusals import NO_BAD_ROWS, BadRows
+
+BLOCK_ROWS_MAX = 10_000_000
+"""Limit on the rows of one block that is read; nor has one more rows than bytes."""
+TEXT_BYTES_MAX = 64 * 1024 * 1024
+"""Limit on the texts of a block that its rows share, each written out: as much as the largest message."""
+TEXT_BYTES_MIN, TEXT_FACTOR_MAX = 64 * 1024, 128
+"""And how often a block may have its own bytes: a batch has many messages, and all their texts are in memory at once. Small blocks
+may have `TEXT_BYTES_MIN` in any case."""
+READ_BYTES_MAX = 256 * 1024 * 1024
+"""Limit on what the batches of a block stand for, each with its dictionaries: the reader goes through them again for each batch."""
+
+
+def encode(rows: pa.RecordBatch) -> bytes:
+    """The batch as an Arrow IPC stream."""
+    if all(map(is_plain, rows.schema.types)):  # else dictionaries stand before the rows
+        return b"".join((rows.schema.serialize(), rows.serialize(), END_OF_STREAM))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def decode(value: bytes) -> pa.RecordBatch:
+    """What `encode` wrote; BusError where the value is anything else, however damaged."""
+    return _read(value, None)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The columns that count: one for each field, and the names that those of opcode and flags may have."""
+
+    fields: list[pa.Field]
+    opcode: tuple[str, str]
+    flags: tuple[str, str]
+
+    @classmethod
+    def of(cls, schema: Schema) -> _Wanted:
+        opcode, flags = ((name, f"hs:{name.removeprefix('hs:')}") for name in meta_names(schema))
+        return cls(arrow_fields(schema), opcode, flags)
+
+    @cached_property
+    def types(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return tuple((field.name, field.type) for field in self.fields)
+
+    def places(self, schema: pa.Schema) -> list[int]:
+        """Where they are. BusError where one is missing, or holds no single values: it could be any number of columns."""
+        found = [_place_of_numbers(schema, names) for names in (self.opcode, self.flags)]
+        return [*(_place_of(schema, field) for field in self.fields), *(place for place in found if place is not None)]
+
+
+def _read(value: bytes, wanted: _Wanted | None) -> pa.RecordBatch:
+    """The columns that are wanted, or all; what else is in the block is not looked at."""
+    try:
+        if is_packed(value):
+            raise BusError("the buffers of a block are packed", hint="write Arrow blocks without compression")
+        source = pa.BufferReader(value)
+        with pa.ipc.open_stream(source, options=_options(value, wanted)) as reader:
+            batches, schema = list(_validated(reader, len(value))), reader.schema
+        if source.tell() < len(value):
+            raise BusError("more follows after a block", detail=f"it ends at byte {source.tell()} of {len(value)}")
+        if len(batches) == 1:
+            return batches[0]
+        arrays = [c.combine_chunks() for c in pa.Table.from_batches(batches, schema).columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    except (pa.ArrowException, OSError, ValueError, KeyError, struct.error) as error:
+        first_line = str(error).partition("\n")[0]
+        raise BusError(
+            "a message is no Arrow block", detail=first_line, hint="the topic may hold messages of another format"
+        ) from None
+
+
+def _options(value: bytes, wanted: _Wanted | None) -> pa.ipc.IpcReadOptions:
+    with pa.ipc.open_stream(value) as reader:
+        schema, _ = reader.schema, reader.schema.names  # names that are no UTF-8 show here
+    return pa.ipc.IpcReadOptions(included_fields=sorted(wanted.places(schema)) if wanted is not None else [])
+
+
+def _place_of(schema: pa.Schema, field: pa.Field) -> int:
+    place = _place(schema, field.name)
+    if place is None:
+        raise BusError(f"a block lacks the column {field.name}")
+    type_ = schema.field(place).type
+    while pa.types.is_dictionary(type_) or isinstance(type_, pa.BaseExtensionType):
+        type_ = type_.value_type if pa.types.is_dictionary(type_) else type_.storage_type
+    if pa.types.is_nested(type_) and not (pa.types.is_list(field.type) and _lists_numbers(type_)):
+        raise _unfit(schema.field(place).type, field)
+    return place
+
+
+def _lists_numbers(type_: pa.DataType) -> bool:
+    """Whether each row has elements of its own, all of them numbers: no row is larger than its bytes in the block."""
+    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+    return bool(is_list and (pa.types.is_integer(type_.value_type) or pa.types.is_floating(type_.value_type)))
+
+
+def _place_of_numbers(schema: pa.Schema, names: Sequence[str]) -> int | None:
+    place = next((place for name in names if (place := _place(schema, name)) is not None), None)
+    if place is not None and not pa.types.is_integer(schema.field(place).type):
+        column = schema.field(place)
+        raise BusError(f"column {column.name} of a block is {column.type}, an integer is expected")
+    return place
+
+
+def _validated(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.RecordBatch]:
+    """The batches of a value of `size` bytes, as far as they are small enough."""
+    rows, rows_max, read = 0, min(BLOCK_ROWS_MAX, size), 0
+    for batch in reader:
+        rows += batch.num_rows
+        if rows > rows_max:
+            raise BusError(f"a block has {rows} rows, {rows_max} are allowed")
+        batch.validate(full=True)
+        read += batch.nbytes
+        if read > READ_BYTES_MAX:
+            raise BusError(f"the batches of a block have more than {READ_BYTES_MAX} bytes with the dictionaries of each")
+        yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The events of one message, a column per field. Opcodes and flags are absent where the block has none: all are as usual."""
+
+    columns: list[pa.Array]
+    rows: int
+    opcode: Int64s | None
+    flags: Int64s | None
+
+
+def events_of(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+    """A batch of a file that is trusted as events: hs:opcode, hs:flags, and the fields by their types. BusError where it lacks one,
+    or has another opcode or flag than there are."""
+    wanted = _Wanted.of(schema)
+    wanted.places(batch.schema)
+    columns = [_cast(batch.column(field.name), field) for field in wanted.fields]
+    meta = (wanted.opcode, Opcode.INSERT), (wanted.flags, Flag.NORMAL)
+    found = [(_numbers(batch, names), usual) for names, usual in meta]
+    opcode, flags = (np.full(batch.num_rows, usual, np.int64) if numbers is None else numbers for numbers, usual in found)
+    is_good = np.isin(opcode, list(Opcode)) & (flags > 0) & (flags <= sum(Flag))
+    if not is_good.all():
+        row = int(np.argmin(is_good))
+        raise BusError(f"row {row} of a block has opcode {opcode[row]} and flags {flags[row]}")
+    arrays = [pa.array(opcode, pa.uint8()), pa.array(flags, pa.uint8()), *columns]
+    return pa.RecordBatch.from_arrays(arrays, names=["hs:opcode", "hs:flags", *schema.names])
+
+
+def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
+    """Events of blocks of input whose numbers are given. Rows with another opcode or flag are bad; a block that does not fit the
+    schema is one bad row."""
+    wanted, blocks, numbers = _Wanted.of(schema), list[_Block](), list[int]()
+    unread: list[tuple[int, int, str, str, str]] = []
+    for value, message in zip(values, messages, strict=True):
+        try:
+            blocks.append(_plain_block(value, wanted) or _block(_read(value, wanted), wanted, len(value)))
+            numbers.append(message)
+        except BusError as error:
+            sentence = error.in_one_line
+            unread.append((message, 0, RowReason.FORMAT, sentence[:500], value[:200].hex()))
+    rows, refused = _judged(blocks, np.array(numbers, np.int64)) if blocks else (None, NO_BAD_ROWS)
+    return rows, BadRows.joined([BadRows.of(unread), refused])
+
+
+def _plain_block(value: bytes, wanted: _Wanted) -> _Block | None:
+    """By the short way; None where the long one is to be gone."""
+    begin = beginning(value)
+    known = None if begin is None else columns_of(begin, wanted.types, wanted.opcode, wanted.flags)
+    batch = None if begin is None or known is None else rows_behind(value, begin, known)
+    if batch is None or known is None or batch.num_rows > min(BLOCK_ROWS_MAX, len(value)) or batch.nbytes > READ_BYTES_MAX:
+        return None
+    opcode, flags = (None if place is None else _as_numbers(batch.column(place)) for place in (known.opcode, known.flags))
+    return _Block([batch.column(place) for place in known.places], batch.num_rows, opcode, flags)
+
+
+def _block(batch: pa.RecordBatch, wanted: _Wanted, size: int) -> _Block:
+    columns = _columns(batch, wanted.fields, size)
+    opcode, flags = (_numbers(batch, names) for names in (wanted.opcode, wanted.flags))
+    return _Block(columns, batch.num_rows, opcode, flags)
+
+
+def _judged(blocks: list[_Block], messages: Int64s) -> tuple[DecodedRows, BadRows]:
+    """The good rows of all blocks, and the bad ones."""
+    message = np.repeat(messages, [block.rows for block in blocks])
+    index = numbered(message)
+    columns = [pa.concat_arrays(parts) for parts in zip(*(block.columns for block in blocks), strict=True)]
+    if all(block.opcode is None and block.flags is None for block in blocks):
+        usual = np.full(len(message), Opcode.INSERT, np.uint8), np.full(len(message), Flag.NORMAL, np.uint8)
+        return DecodedRows(message, index, *usual, columns), NO_BAD_ROWS
+    opcode = np.concatenate([_or_usual(block.opcode, block, Opcode.INSERT) for block in blocks])
+    flags = np.concatenate([_or_usual(block.flags, block, Flag.NORMAL) for block in blocks])
+    known, flagged = np.isin(opcode, list(Opcode)), (flags > 0) & (flags <= sum(Flag))
+    is_good = known & flagged
+    refused = _refused(np.flatnonzero(~is_good), message, index, opcode, flags, known)
+    rows = DecodedRows(message, index, opcode.astype(np.uint8), flags.astype(np.uint8), columns)
+    return rows if is_good.all() else kept_rows(rows, is_good), refused
+
+
+def _or_usual(numbers: Int64s | None, block: _Block, usual: int) -> Int64s:
+    return np.full(block.rows, usual, np.int64) if numbers is None else numbers
+
+
+def _refused(at: Rows, message: Int64s, index: npt.NDArray[np.int32], opcode: Int64s, flags: Int64s, known: Bools) -> BadRows:
+    if not len(at):
+        return NO_BAD_ROWS
+    wrong, reasons = np.where(known, flags, opcode)[at], [str(RowReason.OPCODE), str(RowReason.FLAG)]
+    reason = pa.array(reasons).take(pa.array(known[at].astype(np.int8)))
+    opcodes, all_flags, shown = (pa.array(numbers).cast(pa.string()) for numbers in (opcode[at], flags[at], wrong))
+    text = pc.binary_join_element_wise("opcode ", opcodes, ", flags ", all_flags, "")
+    sentence = pc.binary_join_element_wise(shown, " is no ", reason, "")
+    return BadRows(message[at], index[at].astype(np.int64), reason, sentence, text)
+
+
+def _place(schema: pa.Schema, name: str) -> int | None:
+    """Where the column of that name is; BusError where it stands there several times, as nothing says which is meant."""
+    places = schema.get_all_field_indices(name)
+    if len(places) > 1:
+        raise BusError(f"a block has {len(places)} columns {name}")
+    return int(places[0]) if places else None
+
+
+def _columns(batch: pa.RecordBatch, fields: list[pa.Field], size: int) -> list[pa.Array]:
+    """Of a block of `size` bytes."""
+    columns = [batch.column(field.name) for field in fields]
+    text = sum(map(text_bytes, columns))
+    allowed = min(TEXT_BYTES_MAX, max(TEXT_BYTES_MIN, TEXT_FACTOR_MAX * size))
+    if text > allowed:
+        raise BusError(f"the texts of a block of {size} bytes have {text} bytes written out, {allowed} are allowed")
+    return [_cast(column, field) for field, column in zip(fields, columns, strict=True)]
+
+
+def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    if column.type == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError):
+        raise _unfit(column.type, field) from None
+
+
+def _unfit(type_: pa.DataType, field: pa.Field) -> BusError:
+    return BusError(f"column {field.name} of a block is {type_}, {field.type} is expected")
+
+
+def _numbers(batch: pa.RecordBatch, names: Sequence[str]) -> Int64s | None:
+    place = _place_of_numbers(batch.schema, names)
+    return None if place is None else _as_numbers(batch.column(place))
+
+
+def _as_numbers(column: pa.Array) -> Int64s:
+    return np.asarray(column.fill_null(0).cast(pa.int64(), safe=False).to_numpy(), np.int64)

@@ -1,0 +1,42 @@
+"""Single Avro datums, whose schema is told apart from them, as container files, which say it themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from hotspare.base.errors import UsageError
+from hotspare.formats.avro_block import MAGIC
+
+_SYNC = b"hotspare-a-datum"
+"""What ends a block of a container file; 16 bytes, any."""
+
+
+def datum_container(schema: str) -> Callable[[bytes], bytes]:
+    """What makes a container file with one record of a datum of this schema, Avro's as JSON. UsageError for what is none."""
+    import fastavro
+
+    try:
+        fastavro.parse_schema(json.loads(schema))
+    except (ValueError, TypeError, KeyError, RecursionError, fastavro.schema.SchemaParseException) as error:
+        raise UsageError(
+            "the schema of avro cannot be read", detail=f"{type(error).__name__}: {error}"[:300], hint="give it as JSON"
+        ) from error
+    meta = {b"avro.codec": b"null", b"avro.schema": schema.encode()}
+    entries = b"".join(_bytes(name) + _bytes(value) for name, value in meta.items())
+    head = MAGIC + _long(len(meta)) + entries + _long(0) + _SYNC
+    return lambda datum: head + _long(1) + _bytes(datum) + _SYNC
+
+
+def _long(number: int) -> bytes:
+    """A number from 0 on, as Avro writes it: doubled, seven bits per byte, the lowest first."""
+    rest, out = number << 1, bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _bytes(value: bytes) -> bytes:
+    return _long(len(value)) + value

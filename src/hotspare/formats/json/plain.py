@@ -1,0 +1,389 @@
+"""JSON messages to events one by one, in plain Python: what JSON input means, and what is said of input that is none.
+
+A message is objects one after another, commonly one per line, or in arrays (`json.cutting`). Members with the names of fields are
+the fields; `opcode` and `flags` (`hs:opcode`, `hs:flags` where fields have these names) are what they say, by default insert and
+normal. An object may instead hold its fields in a member `event`; if a field has this name, an object there is refused, so that
+neither is taken for the other. Other members are ignored; a member of ours that comes twice makes the event bad. A number or string
+is read as its text would be in CSV (`rows.values.parse`), so numbers stay exact. A string field takes a string, or an object
+or array as its text, byte for byte. An array field takes an array of numbers, nulls and strings, or its text. `json.decode` does
+the same for whole batches at once.
+
+Adapters cut, check and rewrite what they publish by `cut_events`, `has_field` and `texts_of_event`, so that there is one reading.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hotspare.formats.csv.decode import DecodedRows, WrongTexts, kept_rows
+from hotspare.formats.json.cutting import TextEnd, event_begin, event_end
+from hotspare.model.types import FieldType, Schema
+from hotspare.rows.arrays import ELEMENT
+from hotspare.rows.bad_reasons import RowReason
+from hotspare.rows.elementwise import Rows
+from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, Refusals
+
+EVENT_MEMBER = "event"
+OWN_PREFIX = "hs:"
+"""Members of outputs begin so that no field has (`json.rows`)."""
+DEPTH_MAX = 100
+"""Limit on objects and arrays inside each other."""
+_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
+"""A text or a bracket. A text that nobody closes goes on to the end: each letter is looked at once, whatever the message holds."""
+_PART_OF_ARRAY = re.compile(r"[^;\[\]]*")
+_STRING_OF_LINE = re.compile(rb'"(?:[^"\\\n]++|\\.)*+"')
+_GAP = re.compile(r"[ \t\r\n]*")
+NO_NUMBERS = (FieldType.STRING, FieldType.BLOB, *ELEMENT)
+"""Types of fields of which no number is a value."""
+
+
+class _Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+class _Members(list[tuple[str, Any]]):
+    """An object: its members in order, also those that come twice."""
+
+    __slots__ = ()
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_Members, parse_float=_Number, parse_int=_Number, parse_constant=_Number)
+
+
+def meta_names(schema: Schema) -> tuple[str, str]:
+    """What the members of opcode and flags are called beside these fields."""
+    names = schema.index
+    return "hs:opcode" if "opcode" in names else "opcode", "hs:flags" if "flags" in names else "flags"
+
+
+def names_wanted(schema: Schema) -> list[str]:
+    """The members that count, by place: opcode, flags, the fields."""
+    return [*meta_names(schema), *schema.names]
+
+
+def takes_numbers(schema: Schema) -> list[bool]:
+    """By place, whether a number may stand there."""
+    return [False, False, *(field.type not in NO_NUMBERS for field in schema.fields)]
+
+
+def wrong_kind(place: int, name: str, kind: str) -> tuple[RowReason, str]:
+    """Why a value of that kind cannot stand there."""
+    reason = (RowReason.OPCODE, RowReason.FLAG)[place] if place < 2 else RowReason.FIELD_TYPE
+    return reason, f"{kind} cannot be the value of {name}"
+
+
+def not_unicode(name: str) -> tuple[RowReason, str]:
+    """Why a text with half of a surrogate pair cannot."""
+    return RowReason.UTF8, f"the value of {name} is not Unicode"
+
+
+@dataclass(slots=True)
+class _Items:
+    """Objects found, with the message, the index and the text of each."""
+
+    message: list[int]
+    index: list[int]
+    members: list[_Members]
+    text: list[str]
+
+
+def decode_plainly(values: Sequence[bytes | None], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
+    """Events of messages whose numbers are given, and what cannot be read, each with its index in the message."""
+    found = _Items([], [], [], [])
+    bad: list[tuple[int, int, str, str, str]] = []
+    for value, message in zip(values, messages, strict=True):
+        for index, item in enumerate(_items(value or b"")):
+            if isinstance(item, _NoObject):
+                bad.append((message, index, item.reason, item.sentence, item.text[:BAD_TEXT_LENGTH_MAX]))
+                continue
+            members, text = item
+            found.message.append(message)
+            found.index.append(index)
+            found.members.append(members)
+            found.text.append(text)
+    if not found.members:
+        return None, BadRows.of(bad)
+    rows, refused = _typed(found, schema)
+    return rows, BadRows.joined([BadRows.of(bad), refused])
+
+
+@dataclass(frozen=True, slots=True)
+class _NoObject:
+    reason: RowReason
+    sentence: str
+    text: str
+
+
+_Object: TypeAlias = tuple[_Members, str]
+"""An object and its text."""
+
+
+def _items(value: bytes) -> Iterator[_Object | _NoObject]:
+    """What a message holds, in order."""
+    for row in _rows(value):
+        try:
+            text = row.decode()
+        except UnicodeDecodeError:
+            yield _NoObject(RowReason.UTF8, "the event is not UTF-8", row.decode(errors="replace"))
+            continue
+        item = _parsed(text)
+        if isinstance(item, _NoObject | _Members):
+            yield item if isinstance(item, _NoObject) else (item, text)
+        else:
+            yield _NoObject(RowReason.FORMAT, f"{_kind(item)} stands where an object is expected", text)
+
+
+def _rows(value: bytes) -> Iterator[bytes]:
+    """The texts of what a message holds."""
+    at = event_begin(value, 0)
+    while at < len(value):
+        end = event_end(value, at, TextEnd.FINAL)
+        yield value[at:end].strip()
+        at = event_begin(value, end)
+
+
+def cut_events(value: bytes) -> list[bytes]:
+    """Returns the texts of what a message holds, in order. Each is a message that says the same alone."""
+    return [event_alone(row) for row in _rows(value)]
+
+
+def event_alone(text: bytes) -> bytes:
+    """Returns the text of a flat object on one line, so that it may stand in a message with others; any other text as it is."""
+    is_flat = b"\n" in text and text.count(b"{") == 1 and b"[" not in text and b'"' not in _STRING_OF_LINE.sub(b"", text)
+    if not is_flat:
+        return text
+    found = list(_items(text))
+    return text.replace(b"\n", b" ") if len(found) == 1 and not isinstance(found[0], _NoObject) else text
+
+
+def texts_of_event(text: bytes, schema: Schema) -> list[str | None] | None:
+    """Returns the texts of one event by place (`names_wanted`), as they would be in CSV; None if it is not one event."""
+    found = list(_items(text))
+    if len(found) != 1 or isinstance(found[0], _NoObject):
+        return None
+    columns = _Columns(1, schema)
+    columns.put(0, *found[0])
+    return None if columns.refused else [texts[0] for texts in columns.texts]
+
+
+def has_field(text: bytes, schema: Schema) -> bool | None:
+    """Whether an object of a message has a member of a field's name where its fields are; None if the message has no object."""
+    objects = [item[0] for item in _items(text) if not isinstance(item, _NoObject)]
+    names = (name for members in objects for name, _ in _event_members(members, schema)[0])
+    return any(name in schema.index for name in names) if objects else None
+
+
+def unknown_members(value: bytes, schema: Schema) -> list[frozenset[str]]:
+    """Returns, for each object or other text of a message in order, the names of members that mean nothing in an event."""
+    found, known = list[frozenset[str]](), frozenset(names_wanted(schema))
+    for item in _items(value):
+        members = [] if isinstance(item, _NoObject) else _event_members(item[0], schema)[0]
+        found.append(frozenset(name for name, _ in members) - known)
+    return found
+
+
+def first_unknown(value: bytes, schema: Schema) -> tuple[frozenset[str], frozenset[str]]:
+    """Returns of a message's first object the names of members that mean nothing in an event, and of the fields that it lacks; none
+    if no object can be read."""
+    try:
+        item, _ = _DECODER.raw_decode(value[value.index(b"{") :].decode())
+    except (ValueError, RecursionError):
+        return frozenset(), frozenset()
+    names, known = [name for name, _ in _event_members(item, schema)[0]], frozenset(names_wanted(schema))
+    unknown = frozenset(name for name in names if name not in known and not name.startswith(OWN_PREFIX))
+    return unknown, frozenset(schema.names) - frozenset(names)
+
+
+def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of the members of a message's first object that are strings, and of those that are numbers; none if no object can be
+    read."""
+    try:
+        item, _ = _DECODER.raw_decode(value[value.index(b"{") :].decode())
+    except (ValueError, RecursionError):
+        return frozenset(), frozenset()
+    strings, numbers = (frozenset(name for name, member in item if type(member) is kind) for kind in (str, _Number))
+    return strings, numbers
+
+
+def _parsed(text: str) -> Any:
+    """Returns the value of a text, or the reason why it is not JSON."""
+    if is_deep(text):
+        return _NoObject(RowReason.FORMAT, f"the text is nested deeper than {DEPTH_MAX}", text)
+    try:
+        value, end = _DECODER.raw_decode(text)
+        if end < len(text):
+            _DECODER.raw_decode(text, _behind_gap(text, end))
+            return _NoObject(RowReason.FORMAT, "the text is no JSON: another value follows the first", text)
+    except ValueError as error:
+        reason = str(error).partition(": line")[0]
+        sentence = "the text is XML that cannot be read" if text.startswith("<") else f"the text is no JSON: {reason}"
+        return _NoObject(RowReason.FORMAT, sentence, text)
+    return value
+
+
+def why_no_json(text: str) -> str:
+    """What is said of such a text."""
+    found = _parsed(text)
+    assert isinstance(found, _NoObject)
+    return found.sentence
+
+
+def _behind_gap(text: str, at: int) -> int:
+    gap = _GAP.match(text, at)
+    return gap.end() if gap is not None else at
+
+
+def is_deep(text: str) -> bool:
+    """Whether objects and arrays stand in each other deeper than `DEPTH_MAX`."""
+    if text.count("[") + text.count("{") <= DEPTH_MAX:
+        return False
+    depth = 0
+    for match in _BRACKET.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(match.group(), 0)
+        if depth > DEPTH_MAX:
+            return True
+    return False
+
+
+def _kind(item: Any) -> str:
+    if item is None:
+        return "null"
+    if isinstance(item, bool):
+        return "true or false"
+    if isinstance(item, _Number):
+        return "a number"
+    if isinstance(item, str):
+        return "a string"
+    return "an object" if isinstance(item, _Members) else "an array"
+
+
+class _Columns:
+    """Texts of the members wanted, one list per column; `refused[row]` says why a row is bad."""
+
+    def __init__(self, count: int, schema: Schema) -> None:
+        self.names = names_wanted(schema)
+        self.place = {name: number for number, name in enumerate(self.names)}
+        self.takes_numbers = takes_numbers(schema)
+        self.takes_arrays = [False, False, *(field.type.is_array for field in schema.fields)]
+        self.takes_nested = [False, False, *(field.type is FieldType.STRING for field in schema.fields)]
+        self.texts: list[list[str | None]] = [[None] * count for _ in self.names]
+        self.refused: dict[int, tuple[RowReason, str]] = {}
+        self._schema = schema
+
+    def put(self, row: int, whole: _Members, text: str) -> None:
+        """Fills a row from an object and its text."""
+        members, wrong = _event_members(whole, self._schema)
+        if wrong:
+            self.refused[row] = (RowReason.FORMAT, wrong)
+        path = [] if members is whole else [EVENT_MEMBER]
+        seen: set[int] = set()
+        for name, value in members:
+            place = self.place.get(name)
+            if place is None:
+                continue
+            if place in seen:
+                self.refused.setdefault(row, (RowReason.FORMAT, f"member {name} comes twice"))
+            seen.add(place)
+            if value is None:
+                continue
+            if self.takes_arrays[place] and type(value) is list:
+                value = _array_text(value)
+            elif self.takes_nested[place] and isinstance(value, list) and not _may_be_event(name, value):
+                value = _value_text(text, [*path, name])
+            if not isinstance(value, str) or (isinstance(value, _Number) and not self.takes_numbers[place]):
+                self.refused.setdefault(row, wrong_kind(place, name, _kind(value)))
+            elif not is_unicode(value):
+                self.refused.setdefault(row, not_unicode(name))
+            else:
+                self.texts[place][row] = value
+
+
+def _array_text(items: list[Any]) -> str | list[Any]:
+    """What would stand in CSV; the items where one of them is no single value."""
+    if all(item is None or (isinstance(item, str) and _PART_OF_ARRAY.fullmatch(item)) for item in items):
+        return f"[{';'.join('null' if item is None else item for item in items)}]"
+    return items
+
+
+def is_unicode(text: str) -> bool:
+    """Whether the text has no half of a surrogate pair."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _typed(found: _Items, schema: Schema) -> tuple[DecodedRows | None, BadRows]:
+    columns = _Columns(len(found.members), schema)
+    for row, members in enumerate(found.members):
+        columns.put(row, members, found.text[row])
+    reasons, sentences = ([str(each[part]) for each in columns.refused.values()] for part in (0, 1))
+    refused = Refusals(np.array(list(columns.refused), np.int64), pa.array(reasons, pa.string()), pa.array(sentences, pa.string()))
+    arrays = [pa.array(texts, pa.string()) for texts in columns.texts]
+    numbers = np.array(found.message, np.int64), np.array(found.index, np.int32)
+    return typed(*numbers, arrays, refused, schema, lambda rows: pa.array([found.text[row] for row in rows.tolist()], pa.string()))
+
+
+def typed(
+    message: Rows,
+    index: npt.NDArray[np.int32],
+    columns: list[pa.Array],
+    refused: Refusals,
+    schema: Schema,
+    shown: Callable[[Rows], pa.Array],
+) -> tuple[DecodedRows | None, BadRows]:
+    """Events out of texts by place (`names_wanted`), of which some are `refused` already; `shown` gives rows as they came."""
+    wrong = WrongTexts(len(message))
+    wrong.begin(refused)
+    opcode, flags = wrong.opcodes(columns[0].fill_null("i")), wrong.flags(columns[1].fill_null("n"))
+    values = [wrong.values(column, field) for field, column in zip(schema.fields, columns[2:], strict=True)]
+    rows = DecodedRows(message, index, opcode, flags, values)
+    at = np.flatnonzero(wrong.refused)
+    if not len(at):
+        return rows, NO_BAD_ROWS
+    return (kept_rows(rows, ~wrong.refused) if len(at) < len(message) else None), wrong.bad_rows(rows, at, shown(at))
+
+
+def _event_members(members: _Members, schema: Schema) -> tuple[_Members, str]:
+    """Returns the members that count, with `event` an object those in it, and opcode and flags next to it; and what is wrong, or
+    ""."""
+    if EVENT_MEMBER in schema.index:
+        return members, ""
+    events = [value for name, value in members if name == EVENT_MEMBER and value is not None]
+    if not events:
+        return members, ""
+    if len(events) > 1 or not isinstance(events[0], _Members):
+        return members, "member event is no object, or comes twice"
+    beside = [(name, value) for name, value in members if name in meta_names(schema)]
+    return _Members([*beside, *events[0]]), ""
+
+
+def _may_be_event(name: str, value: Any) -> bool:
+    """Whether the value of a field may have been meant as the whole event."""
+    return name == EVENT_MEMBER and isinstance(value, _Members)
+
+
+def _value_text(text: str, path: Sequence[str]) -> str:
+    """The text of a value in the text of an object: the member with the first name, in its value that with the second, and so on.
+    Of several with one name it is the first that is not null."""
+    for name in path:
+        text = next(value for each, value in _member_texts(text) if each == name and value != "null")
+    return text
+
+
+def _member_texts(text: str) -> Iterator[tuple[str, str]]:
+    """Names and texts of the members of an object."""
+    at = _behind_gap(text, 1)
+    while text[at] != "}":
+        name, at = _DECODER.raw_decode(text, _behind_gap(text, at + (text[at] == ",")))
+        begin = _behind_gap(text, _behind_gap(text, at) + 1)
+        _, end = _DECODER.raw_decode(text, begin)
+        yield name, text[begin:end]
+        at = _behind_gap(text, end)

@@ -1,0 +1,253 @@
+"""Tokens of many JSON texts at once: which are flat objects or arrays of such, where their members stand, and what is wrong.
+
+A text is judged by its tokens in order, each by the two before it. That says all of an object whose members are no objects or
+arrays, and of an array of such objects; a text with others, or whose mistake stands inside a token, is left to who reads it
+alone. What is found of a text depends on that text alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from hotspare.formats.csv.lines import strings_of
+from hotspare.rows.elementwise import Rows
+
+Bytes = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
+
+
+class TokenVerdict(IntEnum):
+    """What a text is: as said above, or no JSON, by what is expected where it goes wrong first."""
+
+    FLAT = 0
+    NAME = 1
+    NO_COMMA = 2
+    COLON = 3
+    VALUE = 4
+    COMMA = 5
+    CLOSED = 6
+    """The text ends inside of a string."""
+    UNKNOWN = 7
+    """It is left to who reads it alone."""
+
+
+class Token(IntEnum):
+    """What begins at a byte. In a list of tokens each text ends with END."""
+
+    NONE = 0
+    OPEN = 1
+    CLOSE = 2
+    OPEN_ARRAY = 3
+    CLOSE_ARRAY = 4
+    COLON = 5
+    COMMA = 6
+    STRING = 7
+    SCALAR = 8
+    """A number, true, false, null, or anything else that is not blank."""
+    END = 9
+
+
+_KINDS = 12
+_VALUE_STRING, _COMMA_OF_ARRAY = 10, 11
+"""Tokens seen together with the one before: a string behind a colon, a comma behind an object."""
+_SEEN_OTHERWISE = ((Token.COLON, Token.STRING, _VALUE_STRING), (Token.CLOSE, Token.COMMA, _COMMA_OF_ARRAY))
+_DIGIT = 10
+BLANKS = b" \t\r\n"
+
+
+def _classes() -> Bytes:
+    table = np.full(256, Token.SCALAR, np.uint8)
+    table[list(BLANKS + b'"')] = Token.NONE
+    for letter, token in zip(b"{}[]:,", range(Token.OPEN, Token.COMMA + 1), strict=True):
+        table[letter] = token
+    table[ord("0") : ord("9") + 1] = _DIGIT
+    return table
+
+
+def _follow() -> Bytes:
+    """The verdict on a token behind one, by the one (seen together with the one before it) * _KINDS + the token."""
+    table = np.full((_KINDS, _KINDS), TokenVerdict.UNKNOWN, np.uint8)
+    expected = {
+        Token.OPEN: (TokenVerdict.NAME, (Token.STRING, Token.CLOSE)),
+        Token.STRING: (TokenVerdict.COLON, (Token.COLON,)),
+        Token.COLON: (TokenVerdict.VALUE, (Token.STRING, Token.SCALAR)),
+        _VALUE_STRING: (TokenVerdict.COMMA, (Token.COMMA, Token.CLOSE)),
+        Token.SCALAR: (TokenVerdict.COMMA, (Token.COMMA, Token.CLOSE)),
+        Token.COMMA: (TokenVerdict.NAME, (Token.STRING,)),
+        Token.CLOSE: (TokenVerdict.UNKNOWN, (Token.END, Token.COMMA, Token.CLOSE_ARRAY)),
+        _COMMA_OF_ARRAY: (TokenVerdict.UNKNOWN, (Token.OPEN,)),
+        Token.OPEN_ARRAY: (TokenVerdict.UNKNOWN, (Token.OPEN, Token.CLOSE_ARRAY)),
+        Token.CLOSE_ARRAY: (TokenVerdict.UNKNOWN, (Token.END,)),
+        Token.END: (TokenVerdict.UNKNOWN, (Token.OPEN, Token.OPEN_ARRAY)),
+    }
+    for token, (otherwise, allowed) in expected.items():
+        table[token] = otherwise
+        table[token, list(allowed)] = TokenVerdict.FLAT
+    table[Token.COLON, [Token.OPEN, Token.OPEN_ARRAY]] = TokenVerdict.UNKNOWN
+    table[Token.COMMA, Token.CLOSE] = TokenVerdict.NO_COMMA
+    return table.reshape(-1)
+
+
+_CLASS, _FOLLOWS = _classes().tobytes(), _follow()
+_ESCAPED = np.isin(np.arange(256), list(b'"\\/bfnrtu'))
+_HEX = np.isin(np.arange(256), list(b"0123456789abcdefABCDEF"))
+_SCALAR = r"^(-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null)$"
+_BEGINS_AS_SCALAR = r"^(-?[0-9]|true|false|null)"
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Text i is `data[begin[i]:end[i]]` and begins with a brace or square bracket; a blank follows it, and nothing else stands
+    between texts."""
+
+    data: Bytes
+    begin: Rows
+    end: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens of texts in order.
+
+    `begin`, `end`: of strings without their quotes. `is_name`: strings before colons; behind each of a flat text stand its colon
+    and its value. `has_escapes`: strings with backslashes. `last`: END of each text. `verdict` is one per text.
+    """
+
+    kind: Bytes
+    begin: Rows
+    end: Rows
+    is_name: Bools
+    has_escapes: Bools
+    last: Rows
+    verdict: Bytes
+
+    def texts(self, tokens: Rows) -> Rows:
+        """Whose they are."""
+        return np.searchsorted(self.last, tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class _Strings:
+    """Where strings open and close; those that have backslashes; which bytes stand in them, or open them; what is escaped but in no
+    string; the texts whose last string nobody closes, and those in which something is wrong inside of a string."""
+
+    opens: Rows
+    closes: Rows
+    escaped: Rows
+    inside: Bools
+    literal: Rows
+    unclosed: Rows
+    odd: Rows
+
+
+def tokens_of(texts: Texts) -> Tokens:
+    """All tokens, and the verdict on each text."""
+    strings = _strings(texts)
+    code = np.frombuffer(texts.data.tobytes().translate(_CLASS), np.uint8) * ~strings.inside
+    code[strings.literal] = Token.SCALAR
+    is_scalar = code >= Token.SCALAR
+    edges = np.flatnonzero(is_scalar[1:] != is_scalar[:-1]) + 1
+    scalar_begin, scalar_end = edges[0::2], edges[1::2]
+    letters = np.flatnonzero(code == Token.SCALAR)
+    code *= ~is_scalar
+    code[scalar_begin], code[strings.opens], code[texts.end] = Token.SCALAR, Token.STRING, Token.END
+    begin = np.flatnonzero(code != Token.NONE)
+    kind = code[begin]
+    is_string = kind == Token.STRING
+    string, scalar = np.flatnonzero(is_string), np.flatnonzero(kind == Token.SCALAR)
+    begin += is_string
+    end, has_escapes = begin + 1, np.zeros(len(begin), np.bool_)
+    end[string], end[scalar] = strings.closes, scalar_end
+    has_escapes[string[strings.escaped]] = True
+    last, seen = np.flatnonzero(kind == Token.END), kind.copy()
+    for before, token, together in _SEEN_OTHERWISE:
+        seen[1:] += ((kind[:-1] == before) & (kind[1:] == token)) * np.uint8(together - token)
+    verdicts = _FOLLOWS.take(np.append(np.uint8(Token.END), seen[:-1]) * np.uint8(_KINDS) + kind)
+    _judge_scalars(texts.data, scalar_begin, scalar_end, letters, scalar, verdicts)
+    return Tokens(kind, begin, end, seen == Token.STRING, has_escapes, last, _judged(kind, seen, verdicts, last, strings))
+
+
+def array_objects(texts: Texts) -> tuple[Rows, Rows]:
+    """Where the objects of arrays begin and end. The texts are JSON, arrays of objects, and hold no other arrays."""
+    data = texts.data
+    braces = np.flatnonzero(((data == ord("{")) | (data == ord("}"))) & ~_strings(texts).inside)
+    opens = data[braces] == ord("{")
+    depth = np.cumsum(np.where(opens, 1, -1))
+    return braces[opens & (depth == 1)], braces[depth == 0] + 1
+
+
+def _strings(texts: Texts) -> _Strings:
+    data, nothing = texts.data, np.empty(0, np.int64)
+    is_quote = data == ord('"')
+    escapes = np.flatnonzero(data == ord("\\"))
+    if len(escapes):
+        first = np.maximum.accumulate(np.where(np.diff(escapes, prepend=-2) > 1, escapes, 0))
+        escapes = escapes[(escapes - first) % 2 == 0]  # of several in a row, each second one is escaped itself
+        is_quote[escapes + 1] = False
+    quotes = np.flatnonzero(is_quote)
+    count = np.searchsorted(quotes, texts.end) - np.searchsorted(quotes, texts.begin)
+    unclosed = np.flatnonzero(count % 2)
+    if len(unclosed):
+        is_quote[texts.end[unclosed]] = True
+        quotes = np.flatnonzero(is_quote)
+    inside = np.logical_xor.accumulate(is_quote)
+    opens, closes = quotes[0::2], quotes[1::2]
+    escaped, literal, odd = nothing, nothing, [np.flatnonzero((data < ord(" ")) & inside)]
+    if len(escapes):
+        is_in = inside[escapes]
+        literal, escapes = escapes[~is_in] + 1, escapes[is_in]
+        literal = literal[~np.isin(data[literal], list(BLANKS))]
+        escaped = np.unique(np.searchsorted(opens, escapes) - 1)
+        odd.append(escapes[~_are_escapes(data, escapes)])
+    wrong = [np.searchsorted(texts.end, np.concatenate(odd))]
+    if len(unclosed) and len(escaped):
+        wrong.append(unclosed[np.isin(texts.end[unclosed], closes[escaped])])
+    return _Strings(opens, closes, escaped, inside, literal, unclosed, np.concatenate(wrong))
+
+
+def _are_escapes(data: Bytes, at: Rows) -> Bools:
+    """Whether what follows these backslashes is what JSON knows."""
+    letter = data[at + 1]
+    known: Bools = _ESCAPED[letter]
+    unicode = np.flatnonzero(letter == ord("u"))
+    for place in range(2, 6):
+        known[unicode] &= _HEX[data[np.minimum(at[unicode] + place, len(data) - 1)]]
+    return known
+
+
+def _judge_scalars(data: Bytes, begin: Rows, end: Rows, letters: Rows, tokens: Rows, verdicts: Bytes) -> None:
+    """Sets the verdict on scalars that stand where one may but are none. `letters`: bytes of scalars that are no digits."""
+    unsure = (data[begin] == ord("0")) & (end - begin > 1)
+    unsure[np.searchsorted(begin, letters, side="right") - 1] = True
+    unsure &= verdicts[tokens] == TokenVerdict.FLAT
+    at = np.flatnonzero(unsure)
+    texts = strings_of(data, begin[at], end[at])
+    wrong = np.flatnonzero(~pc.match_substring_regex(texts, _SCALAR).to_numpy(zero_copy_only=False))
+    if len(wrong):
+        begins = pc.match_substring_regex(texts.take(wrong), _BEGINS_AS_SCALAR).to_numpy(zero_copy_only=False)
+        verdicts[tokens[at[wrong]]] = np.where(begins, TokenVerdict.COMMA, TokenVerdict.VALUE)
+
+
+def _judged(kind: Bytes, seen: Bytes, verdicts: Bytes, ends: Rows, strings: _Strings) -> Bytes:
+    """The verdict on each text: the first one on its tokens that is not good. Of an array, only that it is none."""
+    is_array = kind[np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])] == Token.OPEN_ARRAY
+    of_array = np.flatnonzero((seen == _COMMA_OF_ARRAY) | (seen == Token.CLOSE_ARRAY))
+    verdicts[of_array[~is_array[np.searchsorted(ends, of_array)]]] = TokenVerdict.UNKNOWN
+    found = np.zeros(len(ends), np.uint8)
+    wrong = np.flatnonzero(verdicts)
+    text = np.searchsorted(ends, wrong)
+    first = np.flatnonzero(np.diff(text, prepend=-1))
+    text, wrong = text[first], wrong[first]
+    found[text] = verdicts[wrong]
+    unclosed = np.zeros(len(ends), np.bool_)
+    unclosed[strings.unclosed] = True
+    found[text[unclosed[text] & (wrong == ends[text])]] = TokenVerdict.CLOSED
+    is_wrong = is_array & ((found != TokenVerdict.FLAT) | (kind[ends - 1] != Token.CLOSE_ARRAY))
+    is_wrong[strings.odd] = True
+    found[is_wrong] = TokenVerdict.UNKNOWN
+    return found

@@ -1,0 +1,119 @@
+"""Messages of output topics, in any format: what is published, and what a subscriber makes of it again.
+
+Only Arrow blocks hold all that is known of an output. The other formats are for other readers: they hold opcode, flags and fields,
+and a header of the message says which outputs they are: sequences rise by one within a message. In a text format each output may be
+a message of its own; then the header says all that the text does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.base.errors import BusError
+from hotspare.formats import arrow_block, avro_block
+from hotspare.formats.csv.decode import DecodedRows, decode_rows
+from hotspare.formats.csv.rows import CsvStyle, csv_rows, rows_to_csv
+from hotspare.formats.json.decode import decode_json
+from hotspare.formats.json.rows import json_rows, rows_to_json
+from hotspare.model.types import Field, KeyRole, Schema
+from hotspare.rows.batch import ARROW_TYPE, OUTPUT_COLUMNS, MessageFormat, output_schema
+from hotspare.rows.refusals import BadRows
+
+TEXT_FORMATS = frozenset({MessageFormat.CSV, MessageFormat.JSON})
+"""The formats in which each output may be a message of its own."""
+_FIELD_TYPE = {arrow: type_ for type_, arrow in ARROW_TYPE.items()}
+
+
+def encode_outputs(rows: pa.RecordBatch, format_: MessageFormat) -> bytes:
+    """A batch of `rows.batch.output_schema` as one message."""
+    if format_ is MessageFormat.ARROW:
+        return arrow_block.encode(rows)
+    if format_ is MessageFormat.CSV:
+        return rows_to_csv(rows, CsvStyle.EXACT)
+    if format_ is MessageFormat.JSON:
+        return rows_to_json(rows, schema_of(rows))
+    return avro_block.encode_rows(rows, schema_of(rows))
+
+
+def encode_each(rows: pa.RecordBatch, format_: MessageFormat) -> list[bytes]:
+    """Returns a message for each row of a batch of `rows.batch.output_schema`; `format_` is one of TEXT_FORMATS."""
+    is_json = format_ is MessageFormat.JSON
+    texts = json_rows(rows, schema_of(rows)) if is_json else csv_rows(rows, CsvStyle.EXACT)
+    messages: list[bytes] = texts.cast(pa.binary()).to_pylist()
+    return messages
+
+
+def decode_outputs(value: bytes, format_: MessageFormat, schema: Schema, first_sequence: int) -> pa.RecordBatch:
+    """What `encode_outputs` wrote, the fields with the same bits; BusError where the value is anything else.
+
+    `first_sequence` is that of the first row. Of a format other than Arrow, the columns of position, ordinal and digest are null.
+    """
+    if format_ is MessageFormat.ARROW:
+        return arrow_block.decode(value)
+    parts = _decoded([value], format_, schema)
+    if not parts:
+        return pa.RecordBatch.from_pylist([], schema=output_schema(schema))
+    sequences = pa.array(np.arange(first_sequence, first_sequence + len(parts[0].message)))
+    return _batch(parts[0], schema, {"hs:sequence": sequences})
+
+
+def decode_each(values: Sequence[bytes], format_: MessageFormat, schema: Schema, ids: Sequence[Sequence[int]]) -> pa.RecordBatch:
+    """Returns the rows of messages that `encode_each` wrote, all columns with the same bits; BusError if a value is anything else.
+
+    `ids` has for each the first seven of OUTPUT_COLUMNS, sequence to digest.
+    """
+    parts = _decoded(values, format_, schema)
+    message = np.concatenate([np.empty(0, np.int64), *(rows.message for rows in parts)])
+    order = np.argsort(message, kind="stable")
+    if not np.array_equal(message[order], np.arange(len(values))):
+        raise BusError(f"a message does not hold one output in {format_.name.lower()}", hint="another program wrote to this topic")
+    columns = zip(OUTPUT_COLUMNS, zip(*ids, strict=True), strict=False)
+    known = {name: pa.array(column, type_) for (name, type_), column in columns}
+    return _batch(_joined(parts, pa.array(order)), schema, known)
+
+
+def _joined(parts: Sequence[DecodedRows], order: pa.Array) -> DecodedRows:
+    """Returns the rows of all parts in this order."""
+    at = order.to_numpy()
+    columns = [pa.concat_arrays(each).take(order) for each in zip(*(rows.columns for rows in parts), strict=True)]
+    message, index, opcode, flags = (
+        np.concatenate([getattr(rows, name) for rows in parts])[at] for name in ("message", "index", "opcode", "flags")
+    )
+    return DecodedRows(message, index, opcode, flags, columns)
+
+
+def _decoded(values: Sequence[bytes], format_: MessageFormat, schema: Schema) -> list[DecodedRows]:
+    """Returns the rows of messages in a format other than Arrow; BusError if one of them cannot be read."""
+    if format_ is MessageFormat.AVRO:
+        rows, bad = avro_block.decode_events(values, range(len(values)), schema)
+        parts = [] if rows is None else [rows]
+    else:
+        decode = decode_rows if format_ is MessageFormat.CSV else decode_json
+        parts, bad = decode(pa.array(values, pa.binary()), schema)
+    if len(bad):
+        raise _no_outputs(format_, bad)
+    return parts
+
+
+def _no_outputs(format_: MessageFormat, bad: BadRows) -> BusError:
+    return BusError(
+        f"a message holds no outputs in {format_.name.lower()} of this window",
+        detail=f"row {bad.index[0]}: {bad.sentence[0].as_py()}",
+        hint="name the project that runs under this prefix",
+    )
+
+
+def _batch(rows: DecodedRows, schema: Schema, known: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """Returns the rows with the columns of their ids that are known, the others null."""
+    count, known = len(rows.message), {**known, "hs:opcode": pa.array(rows.opcode), "hs:flags": pa.array(rows.flags)}
+    ours = [known[name] if name in known else pa.nulls(count, type_) for name, type_ in OUTPUT_COLUMNS]
+    return pa.RecordBatch.from_arrays([*ours, *rows.columns], schema=output_schema(schema))
+
+
+def schema_of(rows: pa.RecordBatch) -> Schema:
+    """The fields of a batch of outputs; which of them are keys it does not say."""
+    fields = [field for field in rows.schema if not field.name.startswith("hs:")]
+    return Schema(tuple(Field(field.name, _FIELD_TYPE[field.type], KeyRole.VALUE) for field in fields))

@@ -1,0 +1,46 @@
+"""How the messages of a topic are written where they do not say it themselves: by the connector that names the topic (SPEC I4)."""
+
+from __future__ import annotations
+
+from hotspare.formats.outputs import TEXT_FORMATS
+from hotspare.model.connectors import is_bus
+from hotspare.model.delivery import MessageCut, message_cut
+from hotspare.model.project import Connector, ConnectorDirection, Window
+from hotspare.model.types import Field, Schema
+from hotspare.rows.batch import MessageFormat
+from hotspare.rows.routing import message_key
+
+_OF_TYPE = {
+    "binary": MessageFormat.ARROW,
+    "csv": MessageFormat.CSV,
+    "json": MessageFormat.JSON,
+    "avro": MessageFormat.AVRO,
+}
+
+
+def inbound_format(window: Window) -> MessageFormat:
+    """Of messages without a format header, that of the window's publishing bus connector; CSV where there is none."""
+    return _format_of(window, ConnectorDirection.PUBLISH, MessageFormat.CSV)
+
+
+def outbound_format(window: Window) -> MessageFormat:
+    """In which the window's outputs are published: that of its subscribing bus connector; Arrow blocks where there is none."""
+    return _format_of(window, ConnectorDirection.SUBSCRIBE, MessageFormat.ARROW)
+
+
+def outbound_key(window: Window, schema: Schema) -> tuple[Field, ...]:
+    """Returns the fields that are the key of each output's message; none if the window's outputs are published in blocks."""
+    connector = _bus_connector(window, ConnectorDirection.SUBSCRIBE)
+    if outbound_format(window) not in TEXT_FORMATS or connector is None or message_cut(connector) is MessageCut.PER_BLOCK:
+        return ()
+    return message_key(schema)
+
+
+def _format_of(window: Window, direction: ConnectorDirection, otherwise: MessageFormat) -> MessageFormat:
+    connector = _bus_connector(window, direction)
+    return otherwise if connector is None else _OF_TYPE.get(connector.get("kafkatype").strip().lower(), otherwise)
+
+
+def _bus_connector(window: Window, direction: ConnectorDirection) -> Connector | None:
+    """Returns the window's first connector for its own topic in this direction."""
+    return next((each for each in window.connectors if is_bus(each) and each.direction is direction), None)

@@ -1,0 +1,315 @@
+"""Functions that see each other, and what they see beside fields: properties, patterns, the elements of a loop (SPEC A25).
+
+What functional windows are made of: plain data, both texts of it, and what must hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from hotspare.base.errors import Place
+from hotspare.model.frontends.esp_xml.elements import DIALECT, ElementShape, shape
+from hotspare.model.frontends.esp_xml.values import EspValues
+from hotspare.model.frontends.esp_xml.written import Xml, expression
+from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.yaml.values import YamlValues
+from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import FIELD_NAME, nearest, repeated
+from hotspare.model.project import NOWHERE, Dialect, Expression, Window
+from hotspare.model.types import Schema
+from hotspare.model.window_rules import check_expression
+
+_NULL = "null"
+
+
+class PropertyKind(Enum):
+    STRING = "string"
+    LIST = "list"
+    SET = "set"
+    MAP = "map"
+    XML = "xml"
+    JSON = "json"
+
+
+_LISTS = (PropertyKind.LIST, PropertyKind.SET)
+OUTER, INNER = ",", ":"
+"""What stands between the items of lists and sets and the pairs of maps, and within a pair, where nothing is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextProperty:
+    """`outer` is "" but for lists, sets and maps, `inner` but for maps."""
+
+    kind: PropertyKind
+    name: str
+    value: Expression
+    outer: str = ""
+    inner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionContext:
+    """`patterns`, and `functions` by the field that they are for, in the order in which they are worked on."""
+
+    functions: tuple[tuple[str, Expression], ...]
+    properties: tuple[ContextProperty, ...] = ()
+    patterns: tuple[tuple[str, str], ...] = ()
+
+
+class LoopKind(Enum):
+    XML = "xml"
+    JSON = "json"
+    REGEX = "regex"
+
+
+@dataclass(frozen=True, slots=True)
+class EventLoop:
+    """`text`: what is taken apart; `path`: into what, an XPath, a path in JSON or a regular expression, of which `group` is taken.
+    `data`: the name by which functions see an element."""
+
+    kind: LoopKind
+    name: str
+    text: Expression
+    path: str
+    context: FunctionContext
+    data: str = ""
+    group: int = 0
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionProgram:
+    """`opcode`, `generate`: of the event itself, None where nothing is said."""
+
+    context: FunctionContext
+    loops: tuple[EventLoop, ...] = ()
+    generate: Expression | None = None
+    opcode: Expression | None = None
+
+    @property
+    def contexts(self) -> tuple[FunctionContext, ...]:
+        """That of the event and those of its loops."""
+        return (self.context, *(loop.context for loop in self.loops))
+
+
+def in_functions(written: Expression) -> Expression:
+    """What is in the SAS language is in that of functions here."""
+    return replace(written, dialect=Dialect.FUNCTIONS) if written.dialect is Dialect.ESP else written
+
+
+SHAPES: Mapping[str, ElementShape] = {
+    "function-context": shape(children="expressions properties functions", label_children="description"),
+    "expressions": shape(children="expression"),
+    "expressions/expression": shape("name"),
+    "function-context/properties": shape(children=" ".join(f"property-{kind.value}" for kind in PropertyKind)),
+    **{f"property-{kind.value}": shape(f"name {DIALECT}") for kind in PropertyKind},
+    "property-list": shape(f"name delimiter {DIALECT}"),
+    "property-set": shape(f"name delimiter {DIALECT}"),
+    "property-map": shape(f"name outer inner {DIALECT}"),
+    "functions": shape(children="function"),
+    "function": shape(f"name {DIALECT}"),
+}
+_TEXT_OF, _PATH_OF = {kind: f"use-{kind.value}" for kind in LoopKind}, {kind: kind.value for kind in LoopKind}
+_TEXT_OF[LoopKind.REGEX], _PATH_OF[LoopKind.XML] = "use-text", "xpath"
+LOOP_SHAPES: Mapping[str, ElementShape] = {
+    "event-loops": shape(children=" ".join(f"event-loop-{kind.value}" for kind in LoopKind)),
+    **{f"event-loop-{k.value}": shape("name data", f"{_TEXT_OF[k]} {_PATH_OF[k]} function-context") for k in LoopKind},
+    **{_TEXT_OF[kind]: shape(DIALECT) for kind in LoopKind},
+    "xpath": shape(),
+    "json": shape(),
+    "regex": shape("group regex_group"),
+    "generate": shape(DIALECT),
+    "opcode": shape(DIALECT),
+}
+_TEXTS = "function expression generate opcode xpath json regex use-xml use-json use-text"
+TEXTS = frozenset({*_TEXTS.split(), *(f"property-{kind.value}" for kind in PropertyKind)})
+"""Elements whose text is read."""
+
+
+def check_context(window: Window, context: FunctionContext, found: Mistakes) -> None:
+    for name in repeated([name for name, _ in context.functions]):
+        found.add(window.place, f"window {window.name} has two functions for the field {name}", "leave one of them out")
+    names = [each.name for each in context.properties] + [name for name, _ in context.patterns]
+    for name in repeated(names):
+        found.add(window.place, f"window {window.name} has two properties or patterns {name}", "give one of them another name")
+    for name in names:
+        if not FIELD_NAME.fullmatch(name):
+            message = f"window {window.name} has a property or pattern {name!r} that functions cannot use"
+            found.add(window.place, message, "use letters, digits and '_', not a digit first")
+    for _, each in context.functions:
+        check_expression(window, each, found)
+    for of_event in context.properties:
+        check_expression(window, of_event.value, found)
+    for name, pattern in context.patterns:
+        if not pattern:
+            found.add(window.place, f"window {window.name} has an empty pattern {name}", "write a regular expression")
+
+
+def check_loop(window: Window, loop: EventLoop, found: Mistakes) -> None:
+    place = loop.place if loop.place.line else window.place
+    check_expression(window, loop.text, found)
+    if not loop.path:
+        found.add(
+            place, f"loop {loop.name} of window {window.name} does not say what its elements are", f"add {_PATH_OF[loop.kind]}"
+        )
+    if loop.data and not FIELD_NAME.fullmatch(loop.data):
+        found.add(place, f"loop {loop.name} of window {window.name} has data {loop.data!r}", "use letters, digits and '_'")
+
+
+def check_targets(window: Window, context: FunctionContext, schema: Schema, found: Mistakes) -> None:
+    for name, each in context.functions:
+        place = each.place if each.place.line else window.place
+        if name not in schema.index:
+            found.add(place, f"window {window.name} has a function for the unknown field {name!r}", nearest(name, schema.names))
+
+
+def context_of_yaml(values: YamlValues, node: Entries) -> FunctionContext:
+    properties: list[ContextProperty] = []
+    written = values.entries(node, "properties").values if "properties" in node.values else {}
+    kinds = {kind.value: kind for kind in PropertyKind}
+    for name, each in written.items():
+        kind = next((kinds[key] for key in each.values if key in kinds), None) if isinstance(each, Entries) else None
+        if kind is None or not isinstance(each, Entries):
+            values.found.add(
+                each.place, f"the property {name} has no kind", f"write one of {', '.join(kinds)}, such as {{list: $tags}}"
+            )
+            continue
+        values.known(each, (kind.value, "outer", "inner"), f"property {name}")
+        value = values.expression(each.values[kind.value], f"properties: {name}")
+        outer, inner = values.text(each, "outer"), values.text(each, "inner")
+        properties.append(_property(kind, name, value, outer, inner))
+    return FunctionContext(tuple(values.expressions(node, "functions").items()), tuple(properties), values.pairs(node, "patterns"))
+
+
+def _property(kind: PropertyKind, name: str, value: Expression, outer: str, inner: str) -> ContextProperty:
+    outer = (outer or OUTER) if kind in (*_LISTS, PropertyKind.MAP) else ""
+    return ContextProperty(kind, name, value, outer, (inner or INNER) if kind is PropertyKind.MAP else "")
+
+
+def loop_of_yaml(values: YamlValues, node: Any) -> EventLoop | None:
+    kinds = {kind.value: kind for kind in LoopKind}
+    kind = next((kinds[key] for key in node.values if key in kinds), None) if isinstance(node, Entries) else None
+    if kind is None or not isinstance(node, Entries):
+        values.found.add(node.place, "a loop has no elements", f"write one of {', '.join(kinds)}, such as xml: //Party")
+        return None
+    known = (kind.value, "name", "text", "data", "group", "functions", "properties", "patterns")
+    values.known(node, known, "a loop")
+    if "text" not in node.values:
+        values.found.add(node.place, "a loop has no text", "add text: and what is taken apart, such as '#document'")
+        return None
+    group = _group(values.text(node, "group"), node.place, values.found)
+    context = context_of_yaml(values, node)
+    text = values.expression(node.values["text"], "text")
+    name, data, path = (values.text(node, key) for key in ("name", "data", kind.value))
+    return EventLoop(kind, name, text, path, context, data, group, node.place)
+
+
+def _group(text: str, place: Place, found: Mistakes) -> int:
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit() or len(text) > 2:
+        found.add(place, f"group {text!r} is not the number of a group", "write a number, 0 being all of the match")
+        return 0
+    return int(text)
+
+
+def yaml_of_context(context: FunctionContext, writer: YamlWriter) -> Written:
+    written: Written = {"functions": {name: writer.expression(e) for name, e in context.functions}}
+    if context.properties:
+        written["properties"] = {each.name: _yaml_of_property(each, writer) for each in context.properties}
+    if context.patterns:
+        written["patterns"] = dict(context.patterns)
+    return written
+
+
+def _yaml_of_property(each: ContextProperty, writer: YamlWriter) -> Written:
+    written: Written = {each.kind.value: writer.expression(each.value)}
+    return written | {key: text for key, text in (("outer", each.outer), ("inner", each.inner)) if text}
+
+
+def yaml_of_loop(loop: EventLoop, writer: YamlWriter) -> Written:
+    written: Written = {"name": loop.name, loop.kind.value: loop.path, "text": writer.expression(loop.text)}
+    if loop.data:
+        written["data"] = loop.data
+    if loop.group:
+        written["group"] = loop.group
+    return written | yaml_of_context(loop.context, writer)
+
+
+def context_of_xml(values: EspValues, element: Any) -> FunctionContext:
+    """A function without a text is null."""
+    tree = values.tree
+    outer = tree.only_child(element, "function-context")
+    if outer is None:
+        return FunctionContext(())
+    patterns = [
+        (values.attribute(e, "name"), tree.text(e).strip())
+        for e in values.listed(element, "function-context/expressions/expression")
+    ]
+    properties: list[ContextProperty] = []
+    inner = tree.only_child(outer, "properties")
+    for child in inner if inner is not None else ():
+        kind = next((k for k in PropertyKind if child.tag == f"property-{k.value}"), None)
+        if kind is not None:
+            tree.check(child)
+            between = "outer" if kind is PropertyKind.MAP else "delimiter"
+            name, value = values.attribute(child, "name"), values.expression(child)
+            properties.append(_property(kind, name, value, child.get(between) or "", child.get("inner") or ""))
+    functions = [
+        (values.attribute(e, "name"), values.expression(e)) for e in values.listed(element, "function-context/functions/function")
+    ]
+    full = [(name, each if each.text else replace(each, text=_NULL)) for name, each in functions]
+    return FunctionContext(tuple(full), tuple(properties), tuple(sorted(patterns)))
+
+
+def loop_of_xml(values: EspValues, element: Any, kind: LoopKind) -> EventLoop:
+    tree = values.tree
+    tree.check(element)
+    text, path = tree.only_child(element, _TEXT_OF[kind]), tree.only_child(element, _PATH_OF[kind])
+    for child, tag in ((text, _TEXT_OF[kind]), (path, _PATH_OF[kind])):
+        if child is None:
+            values.missing(element, f"<{tag}>")
+    place = tree.place(element)
+    group = ""
+    if kind is LoopKind.REGEX and path is not None:
+        group = values.attribute(path, "group") or values.attribute(path, "regex_group")
+    return EventLoop(
+        kind,
+        values.attribute(element, "name"),
+        values.expression(text) if text is not None else Expression(_NULL, Dialect.ESP, place),
+        tree.text(path).strip() if path is not None else ".",
+        context_of_xml(values, element),
+        values.attribute(element, "data"),
+        _group(group, place, values.found),
+        place,
+    )
+
+
+def xml_of_context(context: FunctionContext) -> Xml:
+    children: list[Xml] = []
+    if context.patterns:
+        children.append(Xml("expressions", children=tuple(Xml("expression", p, {"name": name}) for name, p in context.patterns)))
+    if context.properties:
+        children.append(Xml("properties", children=tuple(_xml_of_property(each) for each in context.properties)))
+    functions = tuple(expression("function", e, name=name) for name, e in context.functions)
+    return Xml("function-context", children=(*children, Xml("functions", children=functions)))
+
+
+def _xml_of_property(each: ContextProperty) -> Xml:
+    attributes = {"name": each.name}
+    if each.kind in _LISTS:
+        attributes["delimiter"] = each.outer
+    elif each.kind is PropertyKind.MAP:
+        attributes |= {"outer": each.outer, "inner": each.inner}
+    return expression(f"property-{each.kind.value}", each.value, **attributes)
+
+
+def xml_of_loop(loop: EventLoop) -> Xml:
+    attributes = {"name": loop.name, **({"data": loop.data} if loop.data else {})}
+    path = Xml(_PATH_OF[loop.kind], loop.path, {"group": str(loop.group)} if loop.group else {})
+    text = expression(_TEXT_OF[loop.kind], loop.text)
+    return Xml(f"event-loop-{loop.kind.value}", attributes=attributes, children=(text, path, xml_of_context(loop.context)))

@@ -1,0 +1,60 @@
+"""Rows of several inputs in the one order in which a window takes them: by rank, then by input, then as they came (SPEC A35).
+
+And rows of several partitions, taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from hotspare.rows.chunk import Int64s
+
+
+def in_order(ranks: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
+    """(number of the input, row there) of every row; `ranks`: of each input's rows. The two rows of an update block stay together:
+    they have one rank."""
+    counts = [len(rank) for rank in ranks]
+    numbers = np.repeat(np.arange(len(ranks), dtype=np.int64), counts)
+    rows = np.concatenate([np.arange(count, dtype=np.int64) for count in counts])
+    if sum(count > 0 for count in counts) > 1:
+        order = np.argsort(np.concatenate(ranks), kind="stable")
+        return numbers[order], rows[order]
+    return numbers, rows
+
+
+def partition_numbers(
+    topics: npt.NDArray[np.int32], partitions: npt.NDArray[np.int32]
+) -> tuple[list[tuple[int, int]], Int64s | None]:
+    """(topic, partition) of each partition that rows are of, rising, and for each row the number of its partition there; None where
+    there is one. Costs what the rows cost, however many partitions there are."""
+    if not np.count_nonzero(topics != topics[0]) and not np.count_nonzero(partitions != partitions[0]):
+        return [(int(topics[0]), int(partitions[0]))], None
+    size = int(partitions.max()) + 1
+    code: Int64s = topics.astype(np.int64) * size + partitions
+    if (int(topics.max()) + 1) * size > _COUNTED_MAX:
+        codes, number = np.unique(code, return_inverse=True)
+    else:
+        number_of = np.zeros((int(topics.max()) + 1) * size, np.int64)
+        number_of[code] = 1
+        codes = np.flatnonzero(number_of)
+        number_of[codes] = np.arange(len(codes))
+        number = number_of[code]
+    return [divmod(each, size) for each in codes.tolist()], number
+
+
+def by_partition(topics: npt.NDArray[np.int32], partitions: npt.NDArray[np.int32]) -> list[tuple[tuple[int, int], Int64s | None]]:
+    """(topic, partition) of each partition that rows are of, rising, and its rows; None: all. Costs what the rows cost, however
+    many partitions there are."""
+    keys, number = partition_numbers(topics, partitions)
+    if number is None:
+        return [(keys[0], None)]
+    small = number.astype(np.uint16) if len(keys) <= _COUNTED_MAX else number
+    rows = np.split(np.argsort(small, kind="stable"), np.cumsum(np.bincount(number))[:-1])
+    return list(zip(keys, rows, strict=True))
+
+
+_COUNTED_MAX = 1 << 16
+"""Of numbers of 16 bits a stable order is found without comparing them."""

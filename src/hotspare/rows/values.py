@@ -1,0 +1,205 @@
+"""Text to typed values, elementwise: what CSV fields and casts share.
+
+A text is read the same way whatever stands around it: the fast path converts a whole array and, if anything in it is wrong, the
+slow path converts row by row with equal results for good rows.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.base.errors import UsageError
+from hotspare.model.types import TIME_TYPES, FieldType
+from hotspare.rows.arrays import ELEMENT, parse_arrays
+from hotspare.rows.batch import ARROW_TYPE
+from hotspare.rows.elementwise import Rows, cast_blocks, converted, either, filled, true_rows, whole_seconds, with_nulls
+from hotspare.rows.iso_times import iso_times, moved, zone_micros
+
+_NO_ROWS: Rows = np.empty(0, np.int64)
+_NUMBER = r"([0-9]+\.?[0-9]*|\.[0-9]+)"
+_EXPONENT = r"[eE][+-]?[0-9]+"
+
+
+def _up_to(limit: str) -> str:
+    """A pattern of numbers in decimal digits, without a sign, up to `limit`."""
+    smaller = [f"{limit[:i]}[0-{int(d) - 1}][0-9]{{{len(limit) - i - 1}}}" for i, d in enumerate(limit) if d != "0"]
+    return f"0*([0-9]{{1,{len(limit) - 1}}}|{'|'.join(smaller)}|{limit})"
+
+
+def _whole(bits: int) -> str:
+    most = 1 << bits - 1
+    return f"^({_up_to(str(most - 1))}|-{_up_to(str(most))}|0[xX][0-9a-fA-F]{{1,{bits // 4}}})$"
+
+
+_SHAPE = {
+    FieldType.INT32: r"^(-?[0-9]+|0[xX][0-9a-fA-F]+)$",
+    FieldType.INT64: r"^(-?[0-9]+|0[xX][0-9a-fA-F]+)$",
+    FieldType.DOUBLE: rf"^[+-]?({_NUMBER}({_EXPONENT})?|(?i:nan(\([a-z0-9_]*\))?|inf(inity)?))$",
+    FieldType.MONEY: rf"^[+-]?{_NUMBER}({_EXPONENT})?$",
+}
+"""Everything that Arrow's own conversions take, so that clearly bad rows are set aside at once."""
+_FITS = {
+    FieldType.INT32: _whole(32),
+    FieldType.INT64: _whole(64),
+    FieldType.DOUBLE: "",
+    FieldType.MONEY: rf"^[+-]?(0*[0-9]{{1,14}}(\.[0-9]{{0,4}}0*)?|0*\.([0-9]{{1,4}}0*)|{_NUMBER}{_EXPONENT})$",
+}
+"""The same, and next to nothing else. It is asked only where something does not fit: a long pattern costs as much as many rows."""
+
+
+def parse(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None = None) -> tuple[pa.Array, Rows]:
+    """Returns values of `ARROW_TYPE[type_]` for an Arrow string array, and the rows whose text is not such a value (null there).
+
+    Blanks around a text are ignored but for strings; an integer may have a plus sign or be hexadecimal (`0x`). Money has up to 4
+    decimals. A double that is written in digits is finite. A stamp is microseconds, a date seconds since 1970, or either is a time:
+    by `dateformat` where given (before an integer), else as `iso_times` says; a date drops the fraction. A blob is base64, an array
+    `[a;b;c]`.
+    """
+    if type_.is_array:
+        return parse_arrays(texts, ARROW_TYPE[type_], lambda elements: parse(elements, ELEMENT[type_]))
+    if type_ is FieldType.DOUBLE:
+        return _finite(texts, *numbers(texts, type_))
+    if type_ is FieldType.STRING:
+        return texts, _NO_ROWS
+    if type_ is FieldType.BLOB:
+        return _blobs(texts)
+    if type_ in TIME_TYPES:
+        return _times(texts, type_, dateformat)
+    return numbers(texts, type_)
+
+
+def _finite(texts: pa.Array, values: pa.Array, bad: Rows) -> tuple[pa.Array, Rows]:
+    """Doubles without those that are infinite, though their texts do not say so."""
+    infinite = true_rows(pc.is_inf(values))
+    if not len(infinite):
+        return values, bad
+    beyond = infinite[true_rows(pc.invert(pc.match_substring(texts.take(pa.array(infinite)), "inf", ignore_case=True)))]
+    return with_nulls(values, beyond), either(len(texts), bad, beyond)
+
+
+def numbers(texts: pa.Array, type_: FieldType) -> tuple[pa.Array, Rows]:
+    """Returns what `parse` does of integers, doubles and money, but a double beyond its type is infinite, as a cast has it."""
+    target = ARROW_TYPE[type_]
+    try:
+        return cast_blocks(texts, target), _NO_ROWS
+    except pa.ArrowInvalid:
+        trimmed = pc.utf8_trim_whitespace(texts)
+    if type_ in (FieldType.INT32, FieldType.INT64):
+        trimmed = pc.replace_substring_regex(trimmed, r"^\+([0-9]+)$", r"\1")
+    shapeless = true_rows(pc.invert(pc.match_substring_regex(trimmed, _SHAPE[type_])))
+    values, unfit = converted(with_nulls(trimmed, shapeless), target, _FITS[type_])
+    return values, either(len(texts), shapeless, unfit)
+
+
+def _times(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None) -> tuple[pa.Array, Rows]:
+    target = ARROW_TYPE[type_]
+    if dateformat is None:
+        values, other = numbers(texts, FieldType.INT64)
+        values = values.cast(target)
+        if len(other):
+            micros, bad = iso_times(texts.take(pa.array(other)))
+            return filled(values, other, (_to_unit(micros, target), bad))
+        return values, _NO_ROWS
+    values, other = dateformat.parse(texts, target)
+    if len(other):
+        return filled(values, other, _times(texts.take(pa.array(other)), type_, None))
+    return values, other
+
+
+def _to_unit(micros: pa.Array, target: pa.DataType) -> pa.Array:
+    """Timestamps in microseconds as `target`, the fraction dropped downwards."""
+    return whole_seconds(micros) if target.unit == "s" else micros
+
+
+def _blobs(texts: pa.Array) -> tuple[pa.Array, Rows]:
+    values: list[bytes | None] = []
+    bad: list[int] = []
+    for row, text in enumerate(texts.to_pylist()):
+        try:
+            values.append(None if text is None else base64.b64decode(text.strip(), validate=True))
+        except (binascii.Error, ValueError):
+            values.append(None)
+            bad.append(row)
+    return pa.array(values, pa.binary()), np.array(bad, np.int64)
+
+
+_COMPOSITE = {"%T": "%H:%M:%S", "%F": "%Y-%m-%d", "%D": "%m/%d/%y", "%R": "%H:%M", "%e": "%d", "%h": "%b", "%B": "%b"}
+_DIRECTIVE = {
+    "Y": "[0-9]{4}",
+    "y": "[0-9]{2}",
+    "m": "[0-9]{1,2}",
+    "d": "(?P<day>[0-9]{1,2})",
+    "j": "[0-9]{1,3}",
+    "b": "[A-Za-z]+",
+    "H": "[0-9]{1,2}",
+    "I": "[0-9]{1,2}",
+    "M": "[0-9]{1,2}",
+    "S": "[0-9]{1,2}",
+    "p": "(?i:am|pm)",
+    "z": "[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?",
+    "%": "%",
+}
+_FRACTION = ")(?:[.,](?P<fraction>[0-9]+))?(?P<text{}>"
+_ZONE = ")(?P<zone>{})(?P<text{}>"
+
+
+@dataclass(frozen=True, slots=True)
+class DateFormat:
+    """A strptime format, checked. After %S a fraction is accepted, `.%f` or not, and cut to microseconds; %z is an offset as
+    `iso_times` has it, without it times are in UTC. Of a text that `pattern` matches, the groups `text0`, `text1` ... are what
+    `format` says, which has no %z.
+    """
+
+    text: str
+    format: str
+    pattern: str
+    has_day: bool
+
+    @classmethod
+    def of(cls, text: str) -> DateFormat:
+        """UsageError for a directive that cannot be read. Apostrophes around the format are dropped."""
+        expanded = re.sub(r"%S[.,]%f", "%S", text.strip().strip("'\""))
+        for name, meaning in _COMPOSITE.items():
+            expanded = expanded.replace(name, meaning)
+        if not expanded:
+            raise UsageError("the dateformat is empty", hint="write one, such as %Y-%m-%d %H:%M:%S")
+        parts, seen, groups = ["^(?P<text0>"], set[str](), 1
+        for piece in re.findall(r"%.?|\s+|[^%\s]+", expanded):
+            if not piece.startswith("%"):
+                parts.append(r"\s*" if piece.isspace() else re.escape(piece))
+                continue
+            if piece[1:] not in _DIRECTIVE or (piece == "%z" and piece in seen):
+                wrong = "twice" if piece in seen else "which cannot be read"
+                raise UsageError(
+                    f"dateformat {text!r} has the directive {piece}, {wrong}",
+                    hint=f"use {', '.join('%' + d for d in _DIRECTIVE)}, and %f behind the seconds",
+                )
+            if piece == "%z":
+                parts.append(_ZONE.format(_DIRECTIVE["z"], groups))
+            else:
+                parts.append("[0-9]{1,2}" if piece == "%d" and piece in seen else _DIRECTIVE[piece[1:]])
+            if piece == "%S" and piece not in seen:
+                parts.append(_FRACTION.format(groups))
+            groups += piece in ("%z", "%S") and piece not in seen
+            seen.add(piece)
+        return cls(text, expanded.replace("%z", ""), "".join([*parts, ")$"]), "%d" in seen)
+
+    def parse(self, texts: pa.Array, target: pa.DataType) -> tuple[pa.Array, Rows]:
+        """Timestamps of type `target`, and the rows that the format does not fit or that name a day that does not exist."""
+        found = pc.extract_regex(pc.utf8_trim_whitespace(texts), self.pattern)
+        parts = {field.name: pc.struct_field(found, field.name) for field in found.type}
+        base = pc.binary_join_element_wise(*(part for name, part in parts.items() if name.startswith("text")), "")
+        times = pc.strptime(base, format=self.format, unit="us", error_is_null=True)
+        if self.has_day:
+            times = with_nulls(times, true_rows(pc.not_equal(pc.day(times), parts["day"].cast(pa.int64()))))
+        nothing = pc.if_else(found.is_valid(), "", None)
+        micros = moved(times, parts.get("fraction", nothing), zone_micros(parts["zone"]) if "zone" in parts else None)
+        bad = true_rows(pc.and_(micros.is_null(), texts.is_valid()))
+        return _to_unit(micros, target), bad

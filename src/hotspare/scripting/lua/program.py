@@ -1,0 +1,468 @@
+"""Lua programs (SPEC A26, A36): Lua 5.4 by the library lupa, in a machine of their own that sees nothing but the event.
+
+What would differ between engines is replaced in the machine's own Lua files: clock, chance, the order of `pairs`,
+addresses in texts, `table.sort`; and so are `#` and `..` in the code (`rewriting`). A hook counts instructions, and
+the library counts the bytes of the texts that it makes. The allocator's limit is a guard behind that. When it is
+reached depends on the engine, so it ends the engine.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, NoReturn
+
+import lupa.lua54
+import numpy as np
+import pyarrow as pa
+
+from hotspare.base.errors import CodeOutOfMemory, Mistake, Place, ProjectError, SnapshotDamaged
+from hotspare.model.code import Code, ModuleUse, Script
+from hotspare.model.code_imports import shares
+from hotspare.model.types import Schema
+from hotspare.rows.bad_reasons import BadReason
+from hotspare.rows.chunk import Bools
+from hotspare.scripting.contract import (
+    DEPTH_MAX,
+    OPCODE_NAMES,
+    OPCODE_TEXT,
+    CodeFailure,
+    Failed,
+    GivenEvents,
+    Instance,
+    MadeEvents,
+    Moment,
+    ProgramText,
+    SharedCode,
+    Value,
+)
+from hotspare.scripting.fields import ColumnBuilder, Unfit, plain_values
+from hotspare.scripting.lua.rewriting import rewritten
+from hotspare.scripting.lua.rows import given_kinds, made_kinds, packed, unpacked
+from hotspare.scripting.shared import Properties, SharedParts
+
+MEMORY_BYTES = 512 << 20
+MEMORY_A_BYTE = 48
+"""Memory for variables while they are written or read, for each byte of their canonical form."""
+VALUES_MAX = 1 << 18
+"""The number of values within one value that leaves the machine. A table that has two names counts twice."""
+ROWS_A_CALL = 4096
+"""So many events are handed to the machine at once."""
+_FILES = ("boot", "budget", "basics", "shared", "tables", "times", "text", "json", "rows")
+_OF_PROGRAMS = ("variables", "events")
+_COUNTS = struct.Struct("<qqq")
+_LINE = re.compile(r"^(?P<chunk>[^:\n]*):(?P<line>[0-9]+): (?P<text>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class LuaProgram:
+    """`before`: the properties that exist when a snippet begins. It may set some itself, when its `init` is called.
+    `memory_bytes`: the limit of one machine, without its variables."""
+
+    text: ProgramText
+    before: Properties | None = None
+    memory_bytes: int = MEMORY_BYTES
+
+    def open(self) -> LuaInstance:
+        shared = SharedParts(self.before.freeze(), {}) if self.before is not None else None
+        return LuaInstance(self.text, shared, self.memory_bytes)
+
+    def begun(self) -> Properties:
+        """The properties when it has begun."""
+        properties = self.before.freeze() if self.before is not None else Properties()
+        LuaInstance(self.text, SharedParts(properties, {}), self.memory_bytes)
+        return properties
+
+    def defines(self, function: str) -> bool:
+        return self.open().defines(function)
+
+
+class LuaInstance(Instance):
+    def __init__(self, text: ProgramText, shared: SharedCode | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
+        """`shared`: while it is loaded. ProjectError where the program cannot be loaded."""
+        self._name, self._owner = text.name, text.owner
+        self._shared = shared
+        script = text.script
+        self._memory_max = memory_bytes + MEMORY_A_BYTE * script.limits.state_bytes_max
+        self._runtime = lupa.lua54.LuaRuntime(
+            encoding=None,
+            unpack_returned_tuples=True,
+            register_eval=False,
+            register_builtins=False,
+            max_memory=self._memory_max,
+            attribute_filter=_no_attribute,
+        )
+        self._host = host = self._runtime.table()
+        host[b"steps_max"], host[b"state_bytes_max"] = script.limits.steps_max, script.limits.state_bytes_max
+        host[b"garbage_steps"], host[b"over_bytes"] = memory_bytes >> 8, memory_bytes // (64 + MEMORY_A_BYTE)
+        host[b"transient"] = self._runtime.table_from([name.encode() for name in script.transient])
+        host[b"opcodes"] = self._runtime.table_from({name.encode(): int(value) for name, value in OPCODE_NAMES.items()})
+        host[b"opcode_names"] = self._runtime.table_from({value: name.encode() for value, name in OPCODE_TEXT.items()})
+        host[b"empty_is_event"] = text.empties_count
+        self._offer(text)
+        for name in _FILES:
+            self._run(name)
+        host[b"is_loading"] = True
+        host[b"begin_program"]()
+        for name in _OF_PROGRAMS:
+            self._run(name)
+        for module in (each for each in text.modules if each.use is ModuleUse.MODULE):
+            self._load(module.name, module.code, module.name)
+        self._load(text.name, script.code, "")
+        if text.init and self.defines(text.init):
+            self._begin(script, text.init, None if text.settings is None else self._to_lua(dict(text.settings), 0))
+        host[b"is_loading"] = False
+        host[b"scan"]()
+        self._shared = None
+        self._readers: dict[Schema, Any] = {}
+        self._writers: dict[Schema, Any] = {}
+
+    def _run(self, name: str) -> None:
+        self._runtime.compile(_machine_part(name), mode=b"b")(self._host)
+
+    def _load(self, chunk: str, code: Code, module: str) -> None:
+        source = rewritten(code.text)
+        if source.weak_line:
+            message = f"the Lua code of {chunk} gives a metatable __gc or __mode, which depend on when memory is tidied up"
+            raise ProjectError(self._name, [_mistake(code, message, source.weak_line, "keep what is needed in plain tables")])
+        texts = [text.encode(errors="replace") for text in (chunk, code.text, source.text, source.names)]
+        wrong = self._host[b"load_text"](*texts, module.encode() or None)
+        if wrong is not None:
+            failure = _failure(wrong, self._name)
+            message = f"the Lua code of {chunk} cannot be loaded: {failure.text}"
+            raise ProjectError(self._name, [_mistake(code, message, failure.line)])
+
+    def _begin(self, script: Script, init: str, settings: Any) -> None:
+        """Call what is to be called once. It is no event, so it pays for nothing."""
+        wrong = self._host[b"start"](init.encode(), settings)
+        if wrong is not None:
+            failure = _failure(wrong, self._name)
+            message = f"function {init} of {self._owner} fails: {failure.text}"
+            raise ProjectError(self._name, [_mistake(script.code, message, failure.line)])
+
+    def defines(self, function: str) -> bool:
+        name = function.encode()
+        return self._host[b"of_windows"][name] is None and self._host[b"function_of"](name) is not None
+
+    def call(self, function: str, arguments: Sequence[Value], moment: Moment) -> Value:
+        return _from_lua(self._returned(function, arguments, moment)[0])
+
+    def call_for_two(self, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Value, Value]:
+        first, second = self._returned(function, arguments, moment)
+        return _from_lua(first), _from_lua(second)
+
+    @property
+    def steps(self) -> int:
+        return int(self._host[b"used_steps"])
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self._runtime.get_memory_used())
+
+    def share(self, shared: SharedCode | None) -> None:
+        self._shared = shared
+
+    def _offer(self, text: ProgramText) -> None:
+        """Let the machine ask for what is shared, if any of its code does. It holds nothing that would keep this object alive."""
+        if not any(shares(each.text) for each in (text.script.code, *(module.code for module in text.modules))):
+            return
+        this = weakref.ref(self)
+
+        def asked(work: Callable[[LuaInstance, SharedCode], tuple[Any, int]]) -> tuple[bool, Any, int]:
+            found = this()
+            if found is None or found._shared is None:
+                return False, b"properties and snippets are there when events come, not when the code is loaded", 0
+            try:
+                return True, *work(found, found._shared)
+            except CodeFailure as failure:
+                return False, failure.text.encode(errors="replace"), 0
+
+        def told(number: int, name: bytes, wants_first: object) -> tuple[bool, Any]:
+            found = this()
+            if found is None or found._shared is None:
+                return False, None
+            listener = f"{found._name}#{number}"
+            is_new, value = found._shared.news(listener, _text(name), wants_first=wants_first)
+            return is_new, found._to_lua(value, 0)
+
+        host = self._host
+        host[b"set_property"] = lambda name, value: asked(lambda self, shared: (None, shared.set(_text(name), _from_lua(value))))
+        host[b"get_property"] = lambda name: asked(lambda self, shared: self._got(*shared.get(_text(name))))
+        host[b"call_snippet"] = lambda *given: asked(lambda self, shared: self._called(shared, *given))
+        host[b"news"] = told
+
+    def _got(self, value: Value, size: int) -> tuple[Any, int]:
+        return self._to_lua(value, 0), size
+
+    def _called(self, shared: SharedCode, snippet: bytes, function: bytes, time_us: int, seed: int, given: Any) -> tuple[Any, int]:
+        arguments = [_from_lua(given[place]) for place in range(1, given[b"n"] + 1)]
+        returned, steps = shared.call(_text(snippet), _text(function), arguments, Moment(time_us, seed))
+        return self._to_lua(returned, 0), steps
+
+    def _returned(self, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Any, Any]:
+        given = [self._to_lua(value, 0) for value in arguments]
+        ok, result, *limit = _several(self._asked(b"call", function.encode(), moment.time_us, _signed(moment.seed), *given))
+        if not ok:
+            raise _failure(result, self._name, _reason(limit and limit[0]))
+        return result, limit[0] if limit else None
+
+    def variable(self, name: str) -> Value:
+        return _from_lua(self._host[b"env"][name.encode()])
+
+    def make_events(self, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
+        reader, writer = self._reader(events.schema), self._writer(schema)
+        events = events.slice(0, ROWS_A_CALL)
+        done, failed, count, rows, texts, strange = self._asked(
+            b"make", function.encode(), events.input.encode(), reader, len(events), self._rows(events), writer, made_max
+        )
+        row, opcode, columns = unpacked(count, rows, list(texts.values()), schema)
+        made = _Judged(schema, columns, row)
+        odd = list(strange.values())
+        for n, field, value in zip(odd[0::3], odd[1::3], odd[2::3], strict=True):
+            made.fit(n - 1, field - 1, value)
+        columns, wrong = made.columns()
+        failures = self._failed(failed) + wrong
+        refused = np.isin(row, np.array([each.row for each in wrong], np.int64))
+        if refused.any():
+            kept = np.flatnonzero(~refused)
+            row, opcode, columns = row[kept], opcode[kept], [column.take(pa.array(kept)) for column in columns]
+        return MadeEvents(row, opcode, columns, sorted(failures, key=lambda each: each.row), done)
+
+    def select(self, function: str, events: GivenEvents) -> tuple[Bools, Sequence[Failed]]:
+        passes, failures = [np.empty(0, np.uint8)], []
+        reader = self._reader(events.schema)
+        for begin in range(0, len(events), ROWS_A_CALL):
+            piece = events.slice(begin, begin + ROWS_A_CALL)
+            mask, failed = self._asked(b"select", function.encode(), events.input.encode(), reader, len(piece), self._rows(piece))
+            passes.append(np.frombuffer(mask, np.uint8))
+            failures += [Failed(each.row + begin, each.reason, each.message) for each in self._failed(failed)]
+        return np.concatenate(passes).astype(np.bool_), failures
+
+    def save(self) -> bytes:
+        ok, data = self._asked(b"saved")
+        if not ok:
+            raise _failure(data, self._name, BadReason.CODE_LIMIT)
+        credit, weight, broken = self._host[b"kept"]()
+        return b"".join((_COUNTS.pack(credit, weight, len(broken)), broken, data))
+
+    def load(self, data: bytes) -> None:
+        try:
+            credit, weight, length = _COUNTS.unpack_from(data)
+            broken, body = data[_COUNTS.size : _COUNTS.size + length], data[_COUNTS.size + length :]
+            if not broken:
+                self._host[b"load"](body)
+            self._host[b"keep"](credit, weight, broken)
+        except (lupa.lua54.LuaError, struct.error) as error:
+            raise SnapshotDamaged("the variables of Lua code cannot be read", detail=str(error)) from error
+
+    def _asked(self, name: bytes, *arguments: Any) -> Any:
+        """Raises CodeOutOfMemory if the machine has too little memory; then no variable of it can be trusted."""
+        try:
+            return self._host[name](*arguments)
+        except lupa.lua54.LuaError as error:
+            if not (isinstance(error, MemoryError) or self._host[b"watch"][1] is None):
+                raise
+            message = f"the Lua code of {self._owner} needs more than {self._memory_max >> 20} MiB of memory"
+            hint = "let it make shorter texts and smaller tables for one event, or lower its limit of steps"
+            raise CodeOutOfMemory(message, hint=hint) from error
+
+    def _reader(self, schema: Schema) -> Any:
+        if schema not in self._readers:
+            self._readers[schema] = self._host[b"reader"](self._names(schema), self._runtime.table_from(given_kinds(schema)))
+        return self._readers[schema]
+
+    def _writer(self, schema: Schema) -> Any:
+        if schema not in self._writers:
+            self._writers[schema] = self._host[b"writer"](self._names(schema), self._runtime.table_from(made_kinds(schema)))
+        return self._writers[schema]
+
+    def _names(self, schema: Schema) -> Any:
+        return self._runtime.table_from([name.encode() for name in schema.names])
+
+    def _rows(self, events: GivenEvents) -> Any:
+        rows, text = packed(events)
+        return self._runtime.table_from({b"bytes": rows, b"text": text})
+
+    def _failed(self, failed: Any) -> list[Failed]:
+        flat = list(failed.values())
+        found = []
+        for row, is_limit, message in zip(flat[0::3], flat[1::3], flat[2::3], strict=True):
+            failure = _failure(message, self._name, _reason(is_limit))
+            found.append(Failed(row - 1, failure.reason, failure.text))
+        return found
+
+    def _to_lua(self, value: Value, depth: int) -> Any:
+        if isinstance(value, str):
+            return value.encode(errors="surrogatepass")
+        if isinstance(value, list | dict):
+            if depth >= DEPTH_MAX:
+                raise CodeFailure(f"what it is given is nested more than {DEPTH_MAX} deep")
+            pairs = value.items() if isinstance(value, dict) else enumerate(value, 1)
+            table = self._runtime.table()
+            for key, inner in pairs:
+                if inner is not None:
+                    table[self._to_lua(key, depth + 1)] = self._to_lua(inner, depth + 1)
+            return table
+        if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 63:
+            return float(value)
+        return value
+
+
+class _Judged:
+    """Columns that the machine made, with the values put in that it leaves to others."""
+
+    def __init__(self, schema: Schema, columns: list[pa.Array], row: Any) -> None:
+        self._schema, self._columns, self._row = schema, columns, row
+        self._fitted: dict[int, dict[int, Any]] = {}
+        self._failed: dict[int, Failed] = {}
+
+    def fit(self, made: int, field: int, value: Any) -> None:
+        """Sets a field of an event to a value of the machine, or refuses the event."""
+        try:
+            self._fitted.setdefault(field, {})[made] = ColumnBuilder(self._schema.fields[field].type).fitted(_from_lua(value))
+        except Unfit as unfit:
+            self._refuse(made, field, str(unfit), unfit.reason)
+        except CodeFailure as failure:
+            self._refuse(made, field, failure.text, failure.reason)
+
+    def _refuse(self, made: int, field: int, text: str, reason: BadReason) -> None:
+        row = int(self._row[made])
+        self._failed.setdefault(row, Failed(row, reason, f"field {self._schema.fields[field].name}: {text}"))
+
+    def columns(self) -> tuple[list[pa.Array], list[Failed]]:
+        """Those that are right, and what the others are."""
+        return [self._column(i) for i in range(len(self._columns))], list(self._failed.values())
+
+    def _column(self, i: int) -> pa.Array:
+        column, type_ = self._columns[i], self._schema.fields[i].type
+        if pa.types.is_string(column.type):
+            column = self._unicode(i, column)
+        if i not in self._fitted:
+            return column
+        builder, values = ColumnBuilder(type_), plain_values(column, type_)
+        for made, value in self._fitted[i].items():
+            values[made] = value
+        for value in values:
+            builder.append(value)
+        return builder.array()
+
+    def _unicode(self, i: int, column: pa.Array) -> pa.Array:
+        """The column, with null where a text is none."""
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            texts = column.cast(pa.binary()).to_pylist()
+            for made, text in enumerate(texts):
+                if text is not None and not _is_unicode(text):
+                    texts[made] = None
+                    self._refuse(made, i, "the bytes are no UTF-8 text", BadReason.CODE)
+            return pa.array(texts, pa.binary()).cast(pa.string())
+        return column
+
+
+def _is_unicode(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _mistake(code: Code, message: str, line: int, hint: str = "the code is loaded once, before any event") -> Mistake:
+    place = Place(code.place.file, code.place.line + max(line, 1) - 1) if code.place.line else code.place
+    return Mistake(place, message, hint)
+
+
+@cache
+def _machine_part(name: str) -> bytes:
+    """Returns one of the machine's own Lua files, compiled once in a process."""
+    content = files("hotspare.scripting.lua").joinpath(f"{name}.lua").read_bytes()
+    compiler = lupa.lua54.LuaRuntime(encoding=None).eval(
+        b"function(text, name) return string.dump(assert(load(text, name, 't'))) end"
+    )
+    compiled: bytes = compiler(content, f"={name}".encode())
+    return compiled
+
+
+def _no_attribute(owner: object, name: object, is_setting: object) -> NoReturn:
+    raise AttributeError("Lua code sees no Python objects")
+
+
+def _failure(message: bytes, program: str, reason: BadReason = BadReason.CODE) -> CodeFailure:
+    """What the machine says, with the line in front, of the window's own code without its name."""
+    text, line = message.decode(errors="replace"), 0
+    if found := _LINE.match(text):
+        line = int(found["line"])
+        where = f"line {line}" if found["chunk"] == program else f"{found['chunk']}, line {line}"
+        text = f"{where}: {found['text']}"
+    return CodeFailure(text, reason=reason, line=line)
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="replace")
+
+
+def _reason(is_limit: object) -> BadReason:
+    """`is_limit` as the machine tells it."""
+    return BadReason.CODE_LIMIT if is_limit else BadReason.CODE
+
+
+def _several(returned: Any) -> tuple[Any, ...]:
+    return returned if isinstance(returned, tuple) else (returned, None)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def _from_lua(value: Any) -> Value:
+    """Returns a plain value for a value of the machine. CodeFailure if it is not a plain value."""
+    return _Plain().value(value, 0)
+
+
+class _Plain:
+    """Converts one value of the machine, and counts the values within it."""
+
+    def __init__(self) -> None:
+        self._left = VALUES_MAX
+
+    def value(self, value: Any, depth: int) -> Value:
+        self._left -= 1
+        if self._left < 0:
+            raise CodeFailure(f"a value holds more than {VALUES_MAX} values", reason=BadReason.CODE_LIMIT)
+        if isinstance(value, bytes):
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return value
+        if isinstance(value, float) and math.isnan(value):
+            return math.nan
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if lupa.lua54.lua_type(value) != "table":
+            raise CodeFailure(f"a {lupa.lua54.lua_type(value)} is no plain value")
+        if depth >= DEPTH_MAX:
+            raise CodeFailure(f"a table is nested more than {DEPTH_MAX} deep")
+        return self._table(list(value.items()), depth)
+
+    def _table(self, entries: list[tuple[Any, Any]], depth: int) -> Value:
+        for key, _ in entries:
+            if not isinstance(key, bytes | bool | int | float):
+                raise CodeFailure(f"a table has a {lupa.lua54.lua_type(key)} as a key")
+        entries.sort(key=lambda entry: _place(entry[0]))
+        pairs = {self.value(key, depth + 1): self.value(inner, depth + 1) for key, inner in entries}
+        is_list = all(isinstance(key, int) for key in pairs) and list(pairs) == list(range(1, len(pairs) + 1))
+        return list(pairs.values()) if pairs and is_list else pairs
+
+
+def _place(key: bytes | float) -> tuple[bool, bool, float, bytes]:
+    """Keys in the order in which the machine goes through them."""
+    if isinstance(key, bytes):
+        return False, True, 0, key
+    return isinstance(key, bool), False, key, b""

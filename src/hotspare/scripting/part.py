@@ -1,0 +1,107 @@
+"""People's code as a part of a page: an instance that runs, and its variables as bytes.
+
+Freezing costs what the language makes of it (`Instance.freeze`): what the variables may hold at most (`CodeLimits`), or next to
+nothing; and nothing where no event came since the last time. A program is opened when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from hotspare.base.errors import StateError
+from hotspare.scripting.contract import CodeFailure, Instance, Program, SharedCode
+from hotspare.table.memory import CountsItself
+from hotspare.table.pages import Column, Columns, expect
+
+W = TypeVar("W")
+_VARIABLES = "variables"
+
+
+class CodeState(CountsItself, Generic[W]):
+    """The one instance of a program in a page. `unfinished`: what its window has yet to do within a step, in no snapshot."""
+
+    def __init__(self, program: Program) -> None:
+        self.unfinished: W | None = None
+        self.shared: SharedCode | None = None
+        """What its code shares with other code, for as long as a step goes on."""
+        self._program = program
+        self._instance: Instance | None = None
+        self._frozen: FrozenCode | None = None
+        """What the variables hold, if it is known; None of an instance that has worked since, and of one that was never opened."""
+
+    @property
+    def stays_bytes(self) -> int:
+        return self._instance.memory_bytes if self._instance is not None else 0
+
+    def running(self) -> Instance:
+        """The instance, to be worked with: what was saved of it counts no more."""
+        instance = self._opened()
+        instance.share(self.shared)
+        self._frozen = None
+        return instance
+
+    def _opened(self) -> Instance:
+        if self._instance is None:
+            self._instance = self._program.open()
+            if self._frozen is not None:
+                self._instance.load(self._frozen.variables())
+        return self._instance
+
+    def freeze(self) -> FrozenCode:
+        try:
+            if self._frozen is None:
+                self._frozen = FrozenCode(self._opened().freeze())
+        except CodeFailure as failure:
+            return FrozenCode(bytes, failure.text)
+        return self._frozen
+
+    def columns(self) -> Columns:
+        return self.freeze().columns()
+
+    def load(self, columns: Columns) -> None:
+        saved = bytes(expect(columns, _VARIABLES, np.dtype(np.uint8), (-1,)).array)
+        self._instance = self._program.open()
+        self._instance.load(saved)
+        self._frozen = FrozenCode(lambda: saved)
+
+    def __deepcopy__(self, known: Mapping[int, Any]) -> CodeState[W]:
+        """With an instance of its own; with the same one where what it holds cannot be kept, which its window will be told."""
+        twin: CodeState[W] = CodeState(self._program)
+        twin.live_in(self._home)
+        try:
+            saved = self._opened().save()
+        except CodeFailure:
+            twin._instance = self._instance
+        else:
+            twin._frozen = FrozenCode(lambda: saved)
+        return twin
+
+
+class FrozenCode:
+    """What the variables held, told by `saved` when it is first asked for. `reason`: why they cannot be restored; "" where they
+    can."""
+
+    def __init__(self, saved: Callable[[], bytes], reason: str = "") -> None:
+        self._saved, self._reason = saved, reason
+        self._told: bytes | None = None
+
+    def variables(self) -> bytes:
+        if self._told is None:
+            self._told = self._saved()
+        return self._told
+
+    def freeze(self) -> FrozenCode:
+        return self
+
+    def columns(self) -> Columns:
+        """Returns the variables as a column. StateError if they could not be restored, so no snapshot is written."""
+        if self._reason:
+            hint = "the code is about to fail for this reason on every event: change it"
+            raise StateError("the variables of people's code cannot be kept", detail=self._reason, hint=hint)
+        return {_VARIABLES: Column(np.frombuffer(self.variables(), np.uint8))}
+
+    def load(self, columns: Columns) -> None:
+        self._told = bytes(expect(columns, _VARIABLES, np.dtype(np.uint8), (-1,)).array)

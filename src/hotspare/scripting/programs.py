@@ -1,0 +1,63 @@
+"""Which languages people's code may be written in: one line each; and what code of a project shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from hotspare.base.errors import Mistake, ProjectError
+from hotspare.model.code import Language, Module, ModuleUse, Script
+from hotspare.model.code_imports import shares
+from hotspare.scripting.contract import Program, ProgramText
+from hotspare.scripting.lua.program import LuaProgram
+from hotspare.scripting.python.instance import PythonProgram
+from hotspare.scripting.shared import Properties, SharedState
+
+_PROGRAMS: dict[Language, Callable[[ProgramText], Program]] = {Language.LUA: LuaProgram, Language.PYTHON: PythonProgram}
+
+
+def compile_program(text: ProgramText) -> Program:
+    """ProjectError where it cannot be loaded, or does not define the functions that are called."""
+    program = _PROGRAMS[text.script.language](text)
+    _check(text, program)
+    return program
+
+
+def _check(text: ProgramText, program: Program) -> None:
+    mistakes = [
+        Mistake(
+            text.script.code.place,
+            f"the code of {text.owner} defines no function {function}",
+            f"define the function {function}, or name another one",
+        )
+        for function in (text.script.function, text.script.init)
+        if function and not program.defines(function)
+    ]
+    if mistakes:
+        raise ProjectError(text.name, mistakes)
+
+
+def compile_shared(scripts: Mapping[Script, Sequence[Module]]) -> SharedState | None:
+    """What the code of a project shares; None where it shares nothing. `scripts`: all code of its windows, each with the modules
+    that it uses. ProjectError with what is wrong with its snippets."""
+    texts = {
+        (script.language, text): None
+        for script, modules in scripts.items()
+        for text in (script.code.text, *(module.code.text for module in modules))
+    }
+    if not any(language is Language.LUA and shares(text) for language, text in texts):
+        return None
+    modules = {module.name: module for used in scripts.values() for module in used if module.use is ModuleUse.SNIPPET}
+    properties, programs, mistakes = Properties(), dict[str, Program](), list[Mistake]()
+    for name, module in sorted(modules.items()):
+        if module.language is Language.LUA:
+            text = ProgramText(str(module), Script(Language.LUA, module.code, "", init=module.init))
+            try:
+                program = LuaProgram(text, properties.freeze())
+                _check(text, program)
+            except ProjectError as error:
+                mistakes += error.mistakes
+                continue
+            programs[name], properties = program, program.begun()
+    if mistakes:
+        raise ProjectError("snippets", mistakes)
+    return SharedState(programs, properties)

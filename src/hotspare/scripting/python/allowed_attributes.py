@@ -1,0 +1,166 @@
+"""Which attributes of which types user code may use: an allow-list by type. Attributes of the program's own classes are its own.
+
+A name that no type here forbids is free: rewritten code reads it as Python does. Any other name is looked at when it is read
+(`attributes.py`), and so is any name that begins with an underscore.
+"""
+
+from __future__ import annotations
+
+import builtins
+import datetime
+import decimal
+import enum
+import hashlib
+import importlib
+import re
+import types
+import typing
+import urllib.parse
+from abc import ABCMeta
+from array import array
+from collections.abc import Iterator, Mapping
+from functools import cache, partial
+from typing import Any
+
+import pyarrow as pa
+
+from hotspare.scripting.python.generators import CountedGenerator
+from hotspare.scripting.python.kept import FixedDict, FixedList, ItemsOfKept, KeptArray, KeptDict, KeptList, KeysOfKept, SeenEvent
+from hotspare.scripting.python.moments import EventDate, EventDatetime
+from hotspare.scripting.python.namespaces import Namespace, ObjectBase, Opaque
+from hotspare.scripting.python.sets import OrderedFrozenSet, OrderedSet
+from hotspare.scripting.python.stand_ins import STAND_INS
+from hotspare.scripting.python.words import words
+
+
+def public(kind: type) -> frozenset[str]:
+    return frozenset(name for name in dir(kind) if not name.startswith("_"))
+
+
+def _without(kind: type, names: str) -> frozenset[str]:
+    return public(kind) - set(words(names))
+
+
+def _subclasses(kind: type) -> Iterator[type]:
+    yield kind
+    below: list[type] = kind.__subclasses__()
+    for each in below:
+        yield from _subclasses(each)
+
+
+_NAMED_TUPLE = frozenset({"_fields", "_replace", "_asdict", "_make"})
+_ARRAY = _without(array, "buffer_info fromfile tofile")
+WHOLE: tuple[Any, ...] = tuple(
+    getattr(importlib.import_module(module), name)
+    for module, names in {
+        "builtins": "int bool float complex str bytes bytearray tuple range slice list dict set frozenset",
+        "collections": "defaultdict OrderedDict Counter ChainMap deque",
+        "dataclasses": "Field",
+        "datetime": "time timedelta timezone tzinfo",
+        "decimal": "Decimal DecimalTuple Context",
+        "fractions": "Fraction",
+        "graphlib": "TopologicalSorter",
+        "hmac": "HMAC",
+        "ipaddress": """
+            _IPAddressBase _BaseAddress _BaseNetwork _BaseV4 _BaseV6 IPv4Address IPv4Interface IPv4Network IPv6Address
+            IPv6Interface IPv6Network
+            """,
+        "itertools": "chain",
+        "json": "JSONEncoder",
+        "re": "Match",
+        "statistics": "LinearRegression",
+        "time": "struct_time",
+        "urllib.parse": "_NetlocResultMixinBase",
+        "uuid": "UUID",
+    }.items()
+    for name in words(names)
+)
+WHOLE += (EventDatetime, EventDate, type(datetime.date(1970, 1, 1).isocalendar()))
+WHOLE += tuple(type(getattr(hashlib, name)()) for name in words("sha256 blake2b blake2s sha3_256 shake_128"))
+"""Types all of whose public attributes are values or functions of what the object holds."""
+_ARROW_HIDDEN = """
+    address as_buffer buffers copy_to device_type from_arrays from_buffers from_numpy_dtype from_pandas from_storage from_stacked
+    get_total_buffer_size is_cpu nbytes offset storage to_numpy to_numpy_ndarray to_pandas to_pandas_dtype to_string validate
+    values_zero_copy view wrap_array
+"""
+
+_EMPTY: dict[str, str] = {}
+_VIEWS = (type(_EMPTY.keys()), type(_EMPTY.items()), KeysOfKept, ItemsOfKept)
+
+ALLOWED: Mapping[type, frozenset[str]] = {
+    **{kind: public(kind) for kind in WHOLE},
+    **{kind: public(dict) for kind in (KeptDict, FixedDict, SeenEvent)},
+    **{kind: public(list) for kind in (KeptList, FixedList)},
+    **{stand_in: public(kind) for kind, pair in STAND_INS.items() for stand_in in pair},
+    array: _ARRAY,
+    **dict.fromkeys(STAND_INS[array], _ARRAY),
+    KeptArray: _ARRAY | {"clear"},
+    OrderedSet: _without(OrderedSet, "of"),
+    OrderedFrozenSet: _without(OrderedFrozenSet, "of"),
+    re.Pattern: _without(re.Pattern, "scanner"),
+    **dict.fromkeys(_VIEWS, frozenset({"isdisjoint"})),
+    types.MappingProxyType: public(types.MappingProxyType),
+    datetime.date: _without(datetime.date, "today fromtimestamp"),
+    datetime.datetime: _without(datetime.datetime, "today now utcnow fromtimestamp utcfromtimestamp timestamp astimezone"),
+    property: frozenset({"getter", "setter", "deleter"}),
+    enum.Enum: frozenset({"name", "value", "_name_", "_value_"}),
+    **{
+        kind: public(kind) | _NAMED_TUPLE
+        for kind in (urllib.parse.ParseResult, urllib.parse.SplitResult, urllib.parse.DefragResult, decimal.DecimalTuple)
+    },
+    types.FunctionType: frozenset({"__name__"}),
+    types.BuiltinFunctionType: frozenset({"__name__"}),
+    types.MethodType: frozenset({"__name__"}),
+    **dict.fromkeys((types.GeneratorType, CountedGenerator), frozenset({"send", "throw", "close"})),
+    types.MethodDescriptorType: frozenset({"__name__"}),
+    Opaque: frozenset({"__name__"}),
+    **{
+        kind: _without(kind, _ARROW_HIDDEN)
+        for root in (pa.Array, pa.Scalar, pa.DataType, pa.ChunkedArray)
+        for kind in _subclasses(root)
+    },
+}
+_HIDDEN_OF_ERRORS = frozenset({"with_traceback", "add_note", "obj"})
+
+
+def allowed_of(kind: type) -> frozenset[str]:
+    """The attributes that user code may use of those that a type, which is not the program's own, defines itself."""
+    found = ALLOWED.get(kind)
+    if found is None:
+        return public(kind) - _HIDDEN_OF_ERRORS if issubclass(kind, BaseException) else frozenset()
+    return found
+
+
+_OTHERS: tuple[Any, ...] = (
+    *(each for name, each in vars(builtins).items() if isinstance(each, type) and name[0] != "_" and each is not memoryview),
+    types.TracebackType,
+    types.GeneratorType,
+    type(typing.List[int]),  # noqa: UP006 - the type of such objects is meant
+    ABCMeta,
+    enum.EnumMeta,
+    partial,
+    Namespace,
+    ObjectBase,
+)
+"""Types that user code may meet, beside those of `ALLOWED`. No attribute that it may read leads to other ones."""
+
+
+@cache
+def _hidden_somewhere() -> frozenset[str]:
+    """Public names that some type has and does not allow."""
+    found: set[str] = set()
+    for kind in {**ALLOWED, **dict.fromkeys(_OTHERS)}:
+        allowed: set[str] = set()
+        for base in kind.__mro__:
+            allowed |= allowed_of(base)
+        found |= public(kind) - allowed
+    return frozenset(found)
+
+
+def is_free(name: str) -> bool:
+    """Whether an attribute of this name may be read of any value."""
+    return not name.startswith("_") and name not in GROWING and name not in _hidden_somewhere()
+
+
+GROWING = frozenset(words("join ljust rjust center zfill expandtabs replace translate to_bytes format format_map"))
+"""Methods of texts, bytes and whole numbers whose results may be far larger than what they are called with."""

@@ -1,0 +1,60 @@
+"""Generators of user code: each counts as a function whenever it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+from hotspare.scripting.python.meter import Meter
+
+
+class CountedGenerator:
+    """A generator of user code."""
+
+    __slots__ = ("_inner", "_meter")
+
+    def __init__(self, inner: Any, meter: Meter) -> None:
+        self._inner, self._meter = inner, meter
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        self._meter.enter()
+        try:
+            return next(self._inner)
+        finally:
+            self._meter.leave()
+
+    def send(self, value: Any) -> Any:
+        return self._going_on(self._inner.send, value)
+
+    def throw(self, kind: Any, value: Any = None, trace: TracebackType | None = None) -> Any:
+        return self._going_on(self._inner.throw, kind if value is None else value)
+
+    def close(self) -> None:
+        self._going_on(self._inner.close)
+
+    def _going_on(self, how: Callable[..., Any], *arguments: Any) -> Any:
+        self._meter.enter()
+        try:
+            return how(*arguments)
+        finally:
+            self._meter.leave()
+
+
+CountedGenerator.__name__ = CountedGenerator.__qualname__ = "generator"
+
+
+def generating(function: Callable[..., Any], meter: Meter) -> Callable[..., Any]:
+    """Returns a generator function whose generators are counted."""
+    return named_as(function, lambda *arguments, **named: CountedGenerator(function(*arguments, **named), meter))
+
+
+def named_as(function: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `wrapper`, which calls `function`, with the names of `function`."""
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(wrapper, name, getattr(function, name))
+    wrapper.__wrapped__ = function  # type: ignore[attr-defined]
+    return wrapper

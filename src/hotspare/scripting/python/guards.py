@@ -1,0 +1,329 @@
+"""The guards that rewritten code calls: operators and methods whose result may be large, texts, errors, attributes.
+
+The size of a value is compared with the limits before it is made, where it follows from the operands. How long Python's own
+functions take is not counted.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import string
+import sys
+from _string import formatter_field_name_split  # type: ignore[import-not-found]
+from array import array
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from hotspare.scripting.python import rewriting
+from hotspare.scripting.python.attributes import Attributes
+from hotspare.scripting.python.generators import CountedGenerator, generating, named_as
+from hotspare.scripting.python.kept import ItemsOfKept, KeptArray, KeptList, KeysOfKept
+from hotspare.scripting.python.meter import Meter
+from hotspare.scripting.python.row_by_row import RowByRow
+from hotspare.scripting.python.sets import OrderedFrozenSet, OrderedSet
+from hotspare.scripting.python.texts import ascii_shown, checked, shown, text, without_addresses
+
+_SEQUENCES = (str, bytes, list, tuple, bytearray, array, KeptList, KeptArray)
+_VALUES = (int, float, str, bytes, tuple, bool, OrderedFrozenSet)
+_WIDTH = re.compile(r"\d{5,}|\*")
+_WIDTH_MAX = 9999
+_POWER_MAX = 10_000
+_SHORT_BITS = 128
+_SIMPLE_FORMAT = re.compile(r"(?:[^{}]|\{\w*(?:![rsa])?(?::[^{}]*)?\})*")
+"""A text of `str.format` that reads no attributes or elements, and no widths from values."""
+_SIMPLE_VALUES = frozenset({str, int, float, bool})
+
+
+class Guards:
+    """The guards of one instance, with its meter."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+        self.rows = RowByRow()
+        self.add, self.iadd = _adding(self._sized)
+        self._formatter = _Formatter(self)
+        measured = {name: self._measured(name, size) for name, size in _SIZES.items()}
+        self.attributes = Attributes(measured | {"join": self._join, "format": self._format, "format_map": self._format_map})
+
+    def __deepcopy__(self, known: Any) -> Guards:
+        return self
+
+    def names(self) -> dict[str, Any]:
+        """Every guard by the name that rewritten code has for it."""
+        found: dict[str, Any] = {
+            rewriting.ENTER: self.meter.enter,
+            rewriting.LEAVE: self.meter.leave,
+            rewriting.CAUGHT: self.caught,
+            rewriting.ATTRIBUTE: self.attributes.read,
+            rewriting.TARGET: self.attributes.target,
+            rewriting.SET: OrderedSet,
+            rewriting.SAME: same,
+            rewriting.TEXT: self.text_in_place,
+            rewriting.NEXT: next,
+            rewriting.DEEP: self.deep,
+            rewriting.GENERATING: lambda function: generating(function, self.meter),
+            rewriting.ITERATED: lambda inner: CountedGenerator(inner, self.meter),
+            rewriting.HELD: PatternValue,
+            rewriting.EVERYTHING: BaseException,
+        }
+        found |= {rewriting.real_name(kind.__name__): kind for kind in (list, dict, str)}
+        found[rewriting.call_name("str")] = text
+        found |= {rewriting.call_name(kind.__name__): kind for kind in (list, dict)}
+        found |= {f"__hs_{name}__": guard for name, guard in self.operators.items()}
+        in_place = {
+            "add": self.iadd,
+            "mult": self.imult,
+            "sub": _of_sets(operator.isub),
+            "and": _of_sets(operator.iand),
+            "or": _of_sets(operator.ior),
+            "xor": _of_sets(operator.ixor),
+        }
+        return found | {f"__hs_i{name}__": guard for name, guard in (self.operators | in_place).items()}
+
+    @property
+    def operators(self) -> dict[str, Callable[[Any, Any], Any]]:
+        return {
+            "add": self.add,
+            "mult": self.mult,
+            "pow": self.pow,
+            "lshift": self.lshift,
+            "mod": self.mod,
+            "sub": _of_sets(operator.sub),
+            "and": _of_sets(operator.and_),
+            "or": _of_sets(operator.or_),
+            "xor": _of_sets(operator.xor),
+        }
+
+    def deep(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a lambda that counts its depth."""
+        enter, leave = self.meter.enter, self.meter.leave
+
+        def run(*arguments: Any, **named: Any) -> Any:
+            enter()
+            try:
+                return function(*arguments, **named)
+            finally:
+                leave()
+
+        return named_as(function, run)
+
+    def caught(self) -> None:
+        """Looks at an error that user code is about to see. One that says how much memory or stack this engine has ends the call;
+        addresses are removed from any other message."""
+        error = sys.exc_info()[1]
+        if isinstance(error, MemoryError):
+            self.meter.end_by_memory()
+        if isinstance(error, RecursionError):
+            self.meter.stop("more functions, or values, within each other than Python can take")
+        if error is not None and any(type(each) is str and " 0x" in each for each in error.args):
+            error.args = tuple(without_addresses(each) if type(each) is str else each for each in error.args)
+
+    def mult(self, a: Any, b: Any) -> Any:
+        self._measure_product(a, b)
+        return a * b
+
+    def imult(self, a: Any, b: Any) -> Any:
+        self._measure_product(a, b)
+        return operator.imul(a, b)  # type: ignore[no-untyped-call]
+
+    def _measure_product(self, a: Any, b: Any) -> None:
+        if type(a) is float or type(b) is float:
+            return
+        if isinstance(a, int) and isinstance(b, int):
+            if (bits := int.bit_length(a) + int.bit_length(b)) > _SHORT_BITS:
+                self._measure_bits(bits)
+        elif isinstance(b, int) and isinstance(a, _SEQUENCES):
+            self._measure(_length(a) * int(b))
+        elif isinstance(a, int) and isinstance(b, _SEQUENCES):
+            self._measure(_length(b) * int(a))
+
+    def pow(self, a: Any, b: Any, modulus: Any = None) -> Any:
+        if isinstance(b, int) and abs(b) > _POWER_MAX and not isinstance(a, int | float | complex | Decimal):
+            self.meter.stop(f"a power of more than {_POWER_MAX}")
+        if isinstance(a, int) and isinstance(b, int) and modulus is None and int.bit_length(a) > 1:
+            self._measure_bits(int.bit_length(a) * b)
+        return pow(a, b) if modulus is None else pow(a, b, modulus)
+
+    def lshift(self, a: Any, b: Any) -> Any:
+        if isinstance(a, int) and isinstance(b, int) and a:
+            self._measure_bits(int.bit_length(a) + b)
+        return a << b
+
+    def mod(self, a: Any, b: Any) -> Any:
+        if isinstance(a, str | bytes | bytearray):
+            pattern = a if isinstance(a, str) else bytes.decode(bytes(a), "latin-1")
+            self._check_width(pattern)
+            made = a % b
+            checked(made if isinstance(made, str) else bytes(made).decode("latin-1"), b)
+            return made
+        return a % b
+
+    def _measure(self, count: int) -> None:
+        """Stops the call before it makes a value of `count` elements, if that is too many."""
+        if count > self.meter.limits.elements:
+            self.meter.stop(f"a value of more than {self.meter.limits.elements} elements")
+
+    def _measure_bits(self, bits: int) -> None:
+        if bits > self.meter.limits.bits:
+            self.meter.stop(f"a number of more than {self.meter.limits.bits} bits")
+
+    def _sized(self, value: Any) -> Any:
+        if isinstance(value, _SEQUENCES):
+            self._measure(_length(value))
+        return value
+
+    def _check_width(self, spec: str) -> None:
+        if _WIDTH.search(spec):
+            self.meter.stop(f"a format with a width of more than {_WIDTH_MAX}")
+
+    def _measured(self, name: str, size: Callable[..., int]) -> Callable[..., Any]:
+        """Returns a method of texts, bytes or numbers that stops before it makes too much."""
+
+        def make(owner: Any, /, *arguments: Any, **named: Any) -> Any:
+            self._measure(size(owner, *arguments, **named))
+            return _usual(owner, name)(owner, *arguments, **named)
+
+        return make
+
+    def _join(self, owner: Any, parts: Any, /) -> Any:
+        pieces = parts if isinstance(parts, list | tuple) else list(parts)
+        if len(pieces) > _JOINED_FREE or len(owner) > _JOINED_FREE:
+            self._measure(sum(map(_length, pieces)) + _length(owner) * len(pieces))
+        return _usual(owner, "join")(owner, pieces)
+
+    def _format(self, owner: str, /, *arguments: Any, **named: Any) -> str:
+        if _SIMPLE_FORMAT.fullmatch(owner) and _SIMPLE_VALUES.issuperset(map(type, (*arguments, *named.values()))):
+            self._check_width(owner)
+            return str.format(owner, *arguments, **named)
+        return self._formatter.vformat(owner, arguments, named)
+
+    def _format_map(self, owner: str, named: Any, /) -> str:
+        return self._formatter.vformat(owner, (), named)
+
+    def formatted(self, value: Any, spec: str = "", /) -> str:
+        """`format(...)`."""
+        self._check_width(spec)
+        return checked(format(value, spec), value)
+
+    def text_in_place(self, value: Any, conversion: str, spec: str) -> str:
+        """Returns what is written for a value in an f-string."""
+        if conversion:
+            value = converted(value, conversion)
+        if type(value) is str and not spec:
+            return value
+        return self.formatted(value, spec)
+
+
+class _Formatter(string.Formatter):
+    """`str.format` with the guards of what it does with values."""
+
+    def __init__(self, guards: Guards) -> None:
+        self._guards = guards
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        first, rest = formatter_field_name_split(field_name)
+        found = self.get_value(first, args, kwargs)
+        for is_attribute, name in rest:
+            found = self._guards.attributes.read_public(found, name) if is_attribute else found[name]
+        return found, first
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        return self._guards.formatted(value, format_spec)
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        return converted(value, conversion) if conversion else value
+
+
+def converted(value: Any, conversion: str) -> Any:
+    """Returns a value as `!r`, `!s` or `!a` converts it."""
+    return {"r": shown, "s": text, "a": ascii_shown}[conversion](value)
+
+
+class PatternValue:
+    """A value that a pattern of `match` compares with: patterns take no calls."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+_JOINED_FREE = 64
+
+
+def _length(value: Any) -> int:
+    """`len(value)` of a sequence, whatever a class of user code says."""
+    kinds: tuple[Any, ...] = _SEQUENCES
+    for kind in kinds:
+        if isinstance(value, kind):
+            return int(kind.__len__(value))
+    return 0
+
+
+def _longest(table: Any) -> int:
+    if not isinstance(table, dict):
+        return 1
+    return max((len(each) for each in table.values() if isinstance(each, str)), default=1)
+
+
+def _width(owner: Any, width: int, *fill: Any) -> int:
+    return width
+
+
+_SIZES: Mapping[str, Callable[..., int]] = {
+    **dict.fromkeys(("ljust", "rjust", "center", "zfill"), _width),
+    "expandtabs": lambda owner, tabsize=8: len(owner) * max(tabsize, 1),
+    "replace": lambda owner, old, new, *most: owner.count(old) * len(new) if len(new) > len(old) else 0,
+    "translate": lambda owner, table, *_, **__: len(owner) * _longest(table),
+    "to_bytes": lambda owner, length=1, *_, **__: length,
+}
+"""The size of what a method makes, about."""
+
+
+def _usual(owner: Any, name: str) -> Callable[..., Any]:
+    """The method of the type that Python has, also where the owner is of a class of user code that has another one."""
+    found: Callable[..., Any] = getattr(next(kind for kind in (str, bytes, bytearray, int) if isinstance(owner, kind)), name)
+    return found
+
+
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.items()), KeysOfKept, ItemsOfKept)
+
+
+def _ordered(value: Any) -> Any:
+    return OrderedSet(list(value)) if type(value) in _VIEWS else value
+
+
+def _adding(sized: Callable[[Any], Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """Returns `a + b` and `a += b`. Most are of numbers, so they are no methods: that would cost a third more."""
+
+    def add(a: Any, b: Any) -> Any:
+        total = a + b
+        kind = type(total)
+        return total if kind is float or kind is int else sized(total)
+
+    def iadd(a: Any, b: Any) -> Any:
+        a += b
+        kind = type(a)
+        return a if kind is float or kind is int else sized(a)
+
+    return add, iadd
+
+
+def _of_sets(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Returns an operation that makes sets of views of dicts: here sets that keep their order."""
+
+    def apply(a: Any, b: Any) -> Any:
+        return operation(_ordered(a), _ordered(b))
+
+    return apply
+
+
+def same(a: Any, b: Any) -> bool:
+    """`a is b`; plain values are compared by value, because two that are equal may be one object or two."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or not isinstance(a, _VALUES):
+        return False
+    return bool(a == b) or (type(a) is float and a != a and b != b)

@@ -1,0 +1,415 @@
+"""What a program keeps between events: the plain values of its module variables, looked at where a call has changed them.
+
+    a call ends   ─► commit    what it put somewhere is plain, and written down from now on; else NotPlain, with the variable
+    a call fails  ─► roll_back all as before it; keys of dicts that it took away are the last of their dicts then
+    a snapshot    ─► freeze    shares everything; what changes later is copied before
+
+Plain are None, bool, int, float, str, bytes, and lists, tuples, dicts, defaultdicts, sets and arrays of these. What a call costs
+does not depend on how much is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+from weakref import ref
+
+from hotspare.scripting.python.kept import ABSENT, Journal, KeptArray, KeptDict, KeptList, NotPlain, SeenEvent, no_value
+from hotspare.scripting.python.sets import OrderedFrozenSet, OrderedSet
+from hotspare.scripting.python.stand_ins import REAL
+
+NESTING_MAX = 64
+FACTORIES: Mapping[str, Any] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": bool,
+    "list": list,
+    "dict": dict,
+    "tuple": tuple,
+    "set": OrderedSet,
+    "null": no_value,
+}
+"""What a defaultdict that is kept may make of a key that is not there."""
+
+
+def _none(value: Any) -> Any:
+    return None
+
+
+_FACTORY_OF: Mapping[type, Callable[[Any], Any]] = {
+    KeptDict: lambda value: value.factory,
+    defaultdict: lambda value: value.default_factory,
+    SeenEvent: lambda value: no_value,
+}
+_PLAIN_KEYS = (str, int, bytes, bool, type(None))
+_VALUE_BYTES, _CONTAINER_BYTES = 16, 64
+_get: Callable[..., Any] = dict.get
+
+
+@dataclass(slots=True)
+class Scope:
+    """The variables of a module that are kept, those of them that a call may bind anew, and what they are bound to since the last
+    commit."""
+
+    module: str
+    variables: dict[str, Any]
+    names: tuple[str, ...]
+    rebound: tuple[str, ...]
+    committed: dict[str, Any]
+
+
+class Keeper:
+    """Of one instance of a program. `bytes_used` counts what came since it was last counted anew, so it may be too much."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.journal = Journal()
+        self.journal.taken = self._taken
+        self.bytes_used = 0
+        self._bytes_committed = 0
+        self._bytes_max = bytes_max
+        self._bytes_least: float = 0
+        """So many bytes were surely kept at the last commit, where it was found lately that there are too many; else 0."""
+        self._is_too_much = False
+        self._may_bind = False
+        self._met: dict[int, Any] = {}
+        """What was adopted since the last commit, by identity: the value, which so stays alive, and what stands for it."""
+        self._scopes: list[Scope] = []
+        self._rebound: list[tuple[Scope, tuple[str, ...]]] = []
+        """Scopes that are new, and what may be bound in them once they are settled."""
+        self._fixed: list[tuple[dict[str, Any], str, Any]] = []
+        """Variables that are not kept, and what they were bound to when the code was loaded."""
+        self._next_number = 0
+        self._frozen: list[ref[FrozenVariables]] = []
+
+    @property
+    def variables(self) -> Iterator[tuple[str, str, Any]]:
+        """(module, name, value) of all that is kept, in order of module and name."""
+        for scope in sorted(self._scopes, key=lambda each: each.module):
+            for name in sorted(scope.committed):
+                yield scope.module, name, scope.committed[name]
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        return tuple(scope.module for scope in self._scopes)
+
+    def names_of(self, module: str) -> tuple[str, ...]:
+        """The variables of a module that are kept."""
+        return next(scope.names for scope in self._scopes if scope.module == module)
+
+    def watch(
+        self, module: str, variables: dict[str, Any], names: Sequence[str], rebound: Set[str], fixed: Mapping[str, Any]
+    ) -> None:
+        """Keeps these variables of a module from now on, of which functions may bind those that are `rebound`. Until the first
+        commit all may be. `fixed`: variables with the values that they must keep."""
+        self._fixed += [(variables, name, value) for name, value in fixed.items()]
+        self._scopes.append(Scope(module, variables, tuple(names), tuple(names), {}))
+        self._rebound.append((self._scopes[-1], tuple(name for name in names if name in rebound)))
+        self._may_bind = True
+
+    def set(self, module: str, values: Mapping[str, Any]) -> None:
+        """Bind the variables of a module that are kept: to these values, which are adopted; others are unbound."""
+        (scope,) = (each for each in self._scopes if each.module == module)
+        scope.committed = dict(values)
+        for name in scope.names:
+            if name in values:
+                scope.variables[name] = values[name]
+            else:
+                scope.variables.pop(name, None)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything was put somewhere since the last commit, or bound."""
+        return bool(self.journal.changes or self._bound()) or any(
+            variables.get(name, ABSENT) is not value for variables, name, value in self._fixed
+        )
+
+    def commit(self) -> None:
+        """NotPlain, and nothing is settled, where something else than plain values is found, or too much of them."""
+        changes, bound = self.journal.changes, self._bound() if self._may_bind else ()
+        for variables, name, value in self._fixed:
+            if variables.get(name, ABSENT) is not value:
+                raise NotPlain(f"another value in the module variable {name}, which is transient")
+        if not changes and not bound:
+            return
+        self._met = {}
+        for container, where, before, after in changes:
+            if type(container) is KeptDict and ((kind := type(where)) is int or kind is str):
+                value = _get(container, where, ABSENT)
+                if type(value) is float and value == value:  # most are so, and are adopted as they are: without three calls
+                    self.bytes_used += 2 * _VALUE_BYTES + (len(where) if kind is str else 0)
+                    continue
+            try:
+                container.put(where, after, before, self.adopt, self._adopt_key)
+            except NotPlain as error:
+                raise NotPlain(f"{error} in the module variable {self._variable_of(container)}") from None
+        for scope, name in bound:
+            self._adopt_variable(scope, name, scope.variables.get(name, ABSENT))
+        least = self._least(changes, bound) if self._bytes_least else 0
+        if self.bytes_used > self._bytes_max + self._bytes_max // 4:
+            self._measure(least)
+            least = 0
+        self._bytes_least = least
+        changes.clear()
+        while self._rebound:
+            scope, names = self._rebound.pop()
+            scope.rebound = names
+            self._may_bind = any(each.rebound for each in self._scopes)
+        for scope, name in bound:
+            if name in scope.variables:
+                scope.committed[name] = scope.variables[name]
+            else:
+                del scope.committed[name]
+        self._bytes_committed = self.bytes_used
+
+    def _measure(self, least: float) -> None:
+        """Count what is kept anew. NotPlain where that is too much. There are `least` bytes: where these are too many, nothing is
+        counted, so that event after event may fail for it, and each costs what it does."""
+        if least <= self._bytes_max:
+            self.bytes_used = self._counted()
+            if self.bytes_used <= self._bytes_max:
+                return
+            self._is_too_much = True
+        raise NotPlain(f"more than {self._bytes_max} bytes in module variables")
+
+    def _least(self, changes: Sequence[tuple[Any, Any, Any, Any]], bound: Sequence[tuple[Scope, str]]) -> float:
+        """How much is surely kept after these changes."""
+        lost: float = sum(container.lost(where, before, after, _size) for container, where, before, after in changes)
+        lost += sum(_size(scope.committed[name]) for scope, name in bound if name in scope.committed)
+        return max(0, self._bytes_least - lost)
+
+    def _bound(self) -> list[tuple[Scope, str]]:
+        """The variables that are bound anew since the last commit. Those that no function may bind are looked at once."""
+        bound = []
+        for scope in self._scopes:
+            variables, committed = scope.variables, scope.committed
+            for name in scope.rebound:
+                if variables.get(name, ABSENT) is not committed.get(name, ABSENT):
+                    bound.append((scope, name))  # noqa: PERF401 this is the fastest where there are none
+        return bound
+
+    def roll_back(self) -> None:
+        for container, where, before, _ in reversed(self.journal.changes):
+            container.undo(where, before)
+        self.journal.changes.clear()
+        self.bytes_used = self._bytes_committed
+        for scope in self._scopes:
+            self.set(scope.module, scope.committed)
+        for variables, name, value in self._fixed:
+            if value is ABSENT:
+                variables.pop(name, None)
+            else:
+                variables[name] = value
+        if self._is_too_much:
+            self._is_too_much, self._bytes_least = False, self._counted()
+
+    def _adopt_variable(self, scope: Scope, name: str, value: Any) -> None:
+        """Bytes are those of the value that a variable has now, whether or not it is the object of before, which a restore makes
+        anew."""
+        if name in scope.committed:
+            self.bytes_used -= _own_bytes(scope.committed[name])
+        if value is ABSENT:
+            return
+        try:
+            scope.variables[name] = self.adopt(value)
+        except NotPlain as error:
+            raise NotPlain(f"{error} in the module variable {name}") from None
+
+    def adopt(self, value: Any, depth: int = 0) -> Any:
+        """What stands for a value among those that are kept: itself, or containers that write down their changes. NotPlain."""
+        kind = type(value)
+        if kind is str or kind is bytes:
+            self.bytes_used += _VALUE_BYTES + len(value)
+            return value
+        if kind is float:
+            self.bytes_used += _VALUE_BYTES
+            return value if value == value else math.nan
+        if kind is int:
+            self.bytes_used += _VALUE_BYTES + value.bit_length() // 8
+            return value
+        if value is None or kind is bool:
+            self.bytes_used += _VALUE_BYTES
+            return value
+        return self._adopt_container(value, kind, depth)
+
+    def _adopt_container(self, value: Any, kind: type, depth: int) -> Any:
+        if kind in (KeptDict, KeptList, KeptArray) and value.journal is self.journal:
+            return value
+        if depth >= NESTING_MAX:
+            raise NotPlain(f"containers within each other, more than {NESTING_MAX} deep,")
+        if kind is tuple:
+            self.bytes_used += _CONTAINER_BYTES
+            parts = tuple(self.adopt(each, depth + 1) for each in value)
+            return value if all(a is b for a, b in zip(parts, value, strict=True)) else parts
+        if kind is OrderedFrozenSet:
+            self._adopt_key(value)
+            return value
+        met = self._met
+        if id(value) in met:
+            return met[id(value)][1]
+        self.bytes_used += _CONTAINER_BYTES
+        number = self.next_number()
+        if kind is array or kind is KeptArray:
+            self.bytes_used += len(value) * value.itemsize
+            made: Any = KeptArray.of(value, self.journal, number)
+            met[id(value)] = value, made
+            return made
+        if kind is list or kind is KeptList:
+            made = KeptList(self.journal, number)
+            met[id(value)] = value, made
+            list.extend(made, [self.adopt(each, depth + 1) for each in value])
+            return made
+        if kind is OrderedSet:
+            met[id(value)] = value, value
+            if type(value._items) is not KeptDict or value._items.journal is not self.journal:
+                value._items = self._adopt_dict(value._items, None, number, depth)
+            return value
+        if kind in (dict, KeptDict, defaultdict, SeenEvent):
+            factory = _FACTORY_OF.get(kind, _none)(value)
+            factory = REAL.get(factory, factory) if isinstance(factory, type) else factory
+            if factory is not None and factory not in FACTORIES.values():
+                raise NotPlain("a defaultdict that makes something else than plain values")
+            return self._adopt_dict(value, factory, number, depth)
+        raise NotPlain(described(value))
+
+    def _adopt_dict(self, value: dict[Any, Any], factory: Any, number: int, depth: int) -> KeptDict:
+        made = KeptDict(self.journal, number, factory)
+        self._met[id(value)] = value, made
+        for key, each in dict.items(value):
+            self._adopt_key(key)
+            dict.__setitem__(made, key, self.adopt(each, depth + 1))
+        return made
+
+    def _adopt_key(self, key: Any, depth: int = 0) -> None:
+        kind = type(key)
+        self.bytes_used += _VALUE_BYTES + (len(key) if kind is str or kind is bytes else 0)
+        if kind in _PLAIN_KEYS:
+            return
+        if kind is float:
+            if key != key:
+                raise NotPlain("a key that is not a number (NaN)")
+        elif kind in (tuple, OrderedFrozenSet) and depth < NESTING_MAX:
+            for part in key:
+                self._adopt_key(part, depth + 1)
+        else:
+            raise NotPlain(f"{described(key)} as a key")
+
+    def _variable_of(self, container: Any) -> str:
+        """The first variable by which the container can be reached."""
+        for module, name, value in self.variables:
+            for each in _reached([value]):
+                if each is container:
+                    return f"{module}.{name}" if module else name
+        return "?"
+
+    def _counted(self) -> int:
+        """The bytes of all that can be reached now."""
+        before = self.bytes_used
+        self.bytes_used = 0
+        for value in _reached(scope.variables[name] for scope in self._scopes for name in scope.names if name in scope.variables):
+            if isinstance(value, KeptDict | KeptList | tuple | KeptArray):
+                self.bytes_used += _CONTAINER_BYTES + (len(value) * value.itemsize if isinstance(value, KeptArray) else 0)
+            else:
+                self.adopt(value)
+        counted, self.bytes_used = self.bytes_used, before
+        return counted
+
+    def next_number(self) -> int:
+        """The number of a new container."""
+        self._next_number += 1
+        return self._next_number
+
+    def restored(self, bytes_used: int) -> None:
+        """Go on counting from here."""
+        self.bytes_used = self._bytes_committed = bytes_used
+
+    def freeze(self) -> FrozenVariables:
+        """All that is kept, as it is now; the call before has ended."""
+        frozen = FrozenVariables(tuple(self.variables), self.bytes_used)
+        self.journal.shares = object()
+        self._frozen = [each for each in self._frozen if each() is not None]
+        self._frozen.append(ref(frozen))
+        return frozen
+
+    def _taken(self, container: Any) -> None:
+        content = None
+        for each in self._frozen:
+            frozen = each()
+            if frozen is not None and container.number not in frozen.before:
+                content = container.content() if content is None else content
+                frozen.before[container.number] = content
+
+
+class FrozenVariables:
+    """What was kept when a snapshot was begun. May be read in another thread while the engine goes on."""
+
+    def __init__(self, variables: tuple[tuple[str, str, Any], ...], bytes_used: int) -> None:
+        self.variables = variables
+        self.bytes_used = bytes_used
+        self.before: dict[int, Any] = {}
+        """Containers that have changed since, by number, as they were."""
+
+    def content(self, container: Any) -> Any:
+        """What a container that is kept held then."""
+        while True:
+            try:
+                now = container.content()
+            except RuntimeError:  # it changes at this moment, so what it held is written down
+                now = None
+            before = self.before.get(container.number, ABSENT)
+            if before is not ABSENT:
+                return before
+            if now is not None:
+                return now
+
+
+def _own_bytes(value: Any) -> int:
+    """What a value counts by itself, without containers that may have other names too."""
+    kind = type(value)
+    if kind is tuple:
+        return _CONTAINER_BYTES + sum(map(_own_bytes, value))
+    if kind is OrderedFrozenSet:
+        counting = Keeper(0)
+        counting.adopt(value)
+        return counting.bytes_used
+    if kind is str or kind is bytes:
+        return _VALUE_BYTES + len(value)
+    if kind is int:
+        return _VALUE_BYTES + int(value.bit_length()) // 8
+    return _VALUE_BYTES if value is None or kind is bool or kind is float else 0
+
+
+def _size(value: Any) -> float:
+    """Of a value that holds no others; of another one it is not known."""
+    kind = type(value)
+    return _own_bytes(value) if kind in _PLAIN_KEYS or kind is float else math.inf
+
+
+def _reached(values: Iterable[Any]) -> Iterator[Any]:
+    """Every value that can be reached from these, containers once; in place of a set the dict of its elements."""
+    waiting, met = list(values), set[int]()
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, OrderedSet | OrderedFrozenSet):
+            value = value._items
+        if isinstance(value, KeptDict | KeptList | KeptArray):
+            if value.number in met:
+                continue
+            met.add(value.number)
+        yield value
+        if isinstance(value, dict):
+            waiting += dict.keys(value)
+            waiting += dict.values(value)
+        elif isinstance(value, list | tuple):
+            waiting += value
+
+
+def described(value: object) -> str:
+    kind = type(value)
+    if kind.__name__ == "function":
+        return f"the function {getattr(value, '__name__', '')}"
+    return f"an object of type {kind.__name__}"

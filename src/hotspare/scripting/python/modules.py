@@ -1,0 +1,427 @@
+"""Which modules user code may import, and which of their members: functions, classes and values that cannot change.
+
+Clocks and random numbers are the engine's own (`moments`). An import of anything else is refused, with what to do instead.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import enum
+import functools
+import hashlib
+import importlib
+import ipaddress
+import struct
+import sys
+import typing
+import urllib.parse
+import zlib
+from abc import abstractmethod
+from array import array
+from collections import Counter, defaultdict, namedtuple
+from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+from hotspare.model.names import nearest
+from hotspare.scripting.python import arrow_functions, moments
+from hotspare.scripting.python.enums import enum_members
+from hotspare.scripting.python.guards import Guards, same
+from hotspare.scripting.python.heaps import heap_members
+from hotspare.scripting.python.meter import Meter, PythonLimits
+from hotspare.scripting.python.namespaces import COMPARED, PROGRAM_MODULE, Namespace
+from hotspare.scripting.python.patterns import pattern_members
+from hotspare.scripting.python.plain_values import plain_value, with_plain_arguments
+from hotspare.scripting.python.stand_ins import ADDRESSES, STAND_INS
+from hotspare.scripting.python.texts import text
+from hotspare.scripting.python.typing_names import CLASS_VARIABLE, typing_members
+from hotspare.scripting.python.words import words
+
+AS_THEY_ARE: Mapping[str, list[str]] = {
+    module: words(names)
+    for module, names in {
+        "abc": "ABC",
+        "base64": """
+            a85decode a85encode b16decode b16encode b32decode b32encode b32hexdecode b32hexencode b64decode b64encode b85decode
+            b85encode decodebytes encodebytes standard_b64decode standard_b64encode urlsafe_b64decode urlsafe_b64encode
+            """,
+        "binascii": """
+            Error Incomplete a2b_base64 a2b_hex a2b_qp a2b_uu b2a_base64 b2a_hex b2a_qp b2a_uu crc32 crc_hqx hexlify unhexlify
+            """,
+        "bisect": "bisect bisect_left bisect_right insort insort_left insort_right",
+        "cmath": """
+            acos acosh asin asinh atan atanh cos cosh e exp inf infj isclose isfinite isinf isnan log log10 nan nanj phase pi polar
+            rect sin sinh sqrt tan tanh tau
+            """,
+        "collections": "ChainMap OrderedDict deque",
+        "colorsys": "hls_to_rgb hsv_to_rgb rgb_to_hls rgb_to_hsv rgb_to_yiq yiq_to_rgb",
+        "copy": "Error copy",
+        "dataclasses": "FrozenInstanceError InitVar KW_ONLY MISSING asdict astuple field fields is_dataclass replace",
+        "decimal": """
+            Clamped Context Decimal DecimalException DecimalTuple DivisionByZero FloatOperation Inexact InvalidOperation Overflow
+            ROUND_05UP ROUND_CEILING ROUND_DOWN ROUND_FLOOR ROUND_HALF_DOWN ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP Rounded
+            Subnormal Underflow
+            """,
+        "fractions": "Fraction",
+        "functools": "partial reduce",
+        "graphlib": "CycleError TopologicalSorter",
+        "hashlib": """
+            blake2b blake2s md5 sha1 sha224 sha256 sha384 sha3_224 sha3_256 sha3_384 sha3_512 sha512 shake_128 shake_256
+            """,
+        "heapq": "merge nlargest nsmallest",
+        "hmac": "compare_digest digest new",
+        "html": "escape unescape",
+        "ipaddress": "AddressValueError NetmaskValueError collapse_addresses summarize_address_range",
+        "itertools": """
+            accumulate chain combinations combinations_with_replacement compress count cycle dropwhile filterfalse groupby islice
+            pairwise permutations product repeat starmap takewhile tee zip_longest
+            """,
+        "json": "JSONDecodeError JSONEncoder dumps loads",
+        "keyword": "iskeyword issoftkeyword",
+        "math": """
+            acos acosh asin asinh atan atan2 atanh cbrt ceil comb copysign cos cosh degrees dist e erf erfc exp exp2 expm1 fabs
+            factorial floor fmod frexp fsum gamma gcd hypot inf isclose isfinite isinf isnan isqrt lcm ldexp lgamma log log10 log1p
+            log2 modf nan nextafter perm pi pow prod radians remainder sin sinh sqrt tan tanh tau trunc ulp
+            """,
+        "numbers": "Complex Integral Number Rational Real",
+        "operator": """
+            abs contains countOf delitem eq floordiv ge getitem gt index indexOf inv invert le lt matmul ne neg not_ pos rshift
+            setitem truediv truth
+            """,
+        "statistics": """
+            LinearRegression StatisticsError correlation covariance fmean geometric_mean harmonic_mean linear_regression mean
+            median median_grouped median_high median_low mode multimode pstdev pvariance quantiles stdev variance
+            """,
+        "string": """
+            ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits octdigits printable punctuation whitespace
+            """,
+        "struct": "error",
+        "textwrap": "dedent fill indent shorten wrap",
+        "unicodedata": """
+            bidirectional category combining decimal decomposition digit east_asian_width is_normalized lookup mirrored name
+            normalize numeric unidata_version
+            """,
+        "zlib": "adler32 compress crc32 error",
+    }.items()
+}
+"""Members that user code finds as Python has them."""
+
+REFUSED: Mapping[str, str] = {
+    "os": "an engine's code asks nothing of its machine: write the value into the project, or bring it in as an event",
+    "sys": "an engine's code asks nothing of its process: leave it out",
+    "platform": "an engine's code asks nothing of its machine: leave it out",
+    "socket": "an engine's code has no network: bring the data in by a connector",
+    "http": "an engine's code has no network: bring the data in by a connector",
+    "urllib": "an engine's code has no network: bring the data in by a connector; urllib.parse is there",
+    "urllib.request": "an engine's code has no network: bring the data in by a connector; urllib.parse is there",
+    "requests": "an engine's code has no network: bring the data in by a connector",
+    "io": "an engine's code has no files: use texts and lists",
+    "pathlib": "an engine's code has no files: bring the data in as events",
+    "tempfile": "an engine's code has no files: keep the data in a module variable",
+    "sqlite3": "an engine's code has no files: keep the data in a module variable",
+    "pickle": "what it makes differs between versions: use json",
+    "logging": "an engine's code writes no log: return what you want to see, in a field",
+    "warnings": "an engine's code writes no log: return what you want to see, in a field",
+    "threading": "an engine's code runs in one order: write plain functions",
+    "multiprocessing": "an engine's code runs in one order: write plain functions",
+    "concurrent": "an engine's code runs in one order: write plain functions",
+    "asyncio": "an engine's code runs in one order: write plain functions",
+    "contextvars": "an engine's code runs in one order: use a module variable, and say global in the function",
+    "subprocess": "an engine's code starts no processes: bring the data in by a connector",
+    "secrets": "two engines must draw the same: use random, whose numbers come from the position of the event",
+    "gc": "when memory is given back depends on the engine: leave it out",
+    "weakref": "when objects end depends on the engine: use a dict",
+    "ctypes": "an engine's code asks nothing of its machine: leave it out",
+    "inspect": "an engine's code does not look at itself: leave it out",
+    "types": "an engine's code does not look at itself: leave it out",
+    "builtins": "an engine's code does not look at itself: leave it out",
+    "importlib": "modules are known by name: use import",
+    "locale": "the locale differs between engines: write the format out",
+    "calendar": "it keeps a setting of its own: use datetime",
+    "zoneinfo": "the time zones of machines differ: use datetime.timezone with a fixed difference",
+    "numpy": "values of numpy are no plain values: use lists and math, or let the function work over columns",
+    "pandas": "values of pandas are no plain values: use lists and math, or let the function work over columns",
+}
+REFUSED_MEMBERS: Mapping[str, str] = {
+    "abc.ABCMeta": "let the class inherit from abc.ABC",
+    "collections.UserDict": "let the class inherit from dict",
+    "collections.UserList": "let the class inherit from list",
+    "collections.UserString": "let the class inherit from str",
+    "copy.replace": "use dataclasses.replace",
+    "dataclasses.make_dataclass": "write the class, with @dataclass",
+    "decimal.getcontext": "it is kept and never saved: give the functions of Decimal a Context",
+    "decimal.localcontext": "it is kept and never saved: give the functions of Decimal a Context",
+    "decimal.setcontext": "it is kept and never saved: give the functions of Decimal a Context",
+    "enum.EnumMeta": "let the class inherit from enum.Enum",
+    "functools.cache": "what it remembers is never saved: use a dict in a module variable",
+    "functools.cached_property": "what it remembers is never saved: use property",
+    "functools.lru_cache": "what it remembers is never saved: use a dict in a module variable",
+    "functools.singledispatch": "what is registered is never saved: use match, or a dict of functions",
+    "functools.update_wrapper": "it changes a function: use functools.wraps",
+    "hashlib.algorithms_available": "it differs between machines: write the name of the function out",
+    "hashlib.algorithms_guaranteed": "its order differs between processes: write the name of the function out",
+    "keyword.kwlist": "other windows could change it: use keyword.iskeyword",
+    "keyword.softkwlist": "other windows could change it: use keyword.issoftkeyword",
+    "operator.call": "call the function",
+    "pyarrow.nulls": "return None for the field",
+    "pyarrow.repeat": "return the single value for the field",
+    "statistics.NormalDist": "it draws random numbers of its own: use random.gauss, or math.erf",
+    "string.Formatter": "use str.format",
+    "string.Template": "it would show addresses of objects: use str.format or an f-string",
+    "struct.Struct": "use struct.pack and struct.unpack",
+    "struct.pack_into": "it changes a buffer unseen: use struct.pack",
+    "textwrap.TextWrapper": "use textwrap.wrap or textwrap.fill",
+    "typing.get_type_hints": "code that is made while it runs cannot be checked: write it out",
+    "typing.runtime_checkable": "use hasattr",
+    "zlib.decompress": "a few bytes may become a gigabyte: bring the data in as it is",
+}
+"""Members of modules that may be imported, which user code looks for and does not find, with what to use."""
+
+Maker = Callable[[Guards, moments.CallClock], Mapping[str, Any]]
+
+
+def _abc(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    return {"abstractmethod": _of_unsettled(guards, abstractmethod)}
+
+
+def _array(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    return {"array": STAND_INS[array][0]}
+
+
+def _collections(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    def named(typename: str, field_names: Any, *, rename: Any = None, defaults: Any = None) -> Any:
+        return namedtuple(typename, field_names, rename=bool(rename), defaults=defaults, module=PROGRAM_MODULE)
+
+    named.__name__ = "namedtuple"
+    return {"Counter": STAND_INS[Counter][0], "defaultdict": STAND_INS[defaultdict][0], "namedtuple": named}
+
+
+def _copy(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    def deepcopy(value: Any, /) -> Any:
+        return copy.deepcopy(value)
+
+    return {"deepcopy": deepcopy}
+
+
+_SEEN_BY_DATACLASS = ModuleType("annotations")
+_SEEN_BY_DATACLASS.__dict__.update({name: getattr(dataclasses, name) for name in ("InitVar", "KW_ONLY")})
+_SEEN_BY_DATACLASS.__dict__.update(ClassVar=typing.ClassVar, dataclasses=dataclasses, typing=typing)
+sys.modules[PROGRAM_MODULE] = _SEEN_BY_DATACLASS
+"""Where `dataclass` looks for the meaning of annotations that are texts, as all are after `from __future__ import annotations`."""
+
+
+def _dataclasses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    def dataclass(cls: Any = None, /, **given: Any) -> Any:
+        settings = {name: bool(value) for name, value in given.items()}
+
+        def make(kind: Any) -> Any:
+            if issubclass(kind, COMPARED) and not issubclass(kind, enum.Enum):
+                raise TypeError(f"the dataclass {kind.__name__} inherits from a text, number or tuple")
+            hints = vars(kind).get("__annotations__", {})
+            hints.update({name: typing.ClassVar for name, hint in hints.items() if hint is CLASS_VARIABLE})
+            return dataclasses.dataclass(**settings)(kind)
+
+        decorate = _of_unsettled(guards, make)
+        return decorate if cls is None else decorate(cls)
+
+    return {"dataclass": dataclass}
+
+
+def _functools(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    def cmp_to_key(compare: Any) -> Any:
+        return functools.partial(_Compared, compare)
+
+    return {"cmp_to_key": cmp_to_key, "total_ordering": _of_unsettled(guards, functools.total_ordering), "wraps": _wraps}
+
+
+def _of_unsettled(guards: Guards, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Returns a decorator that changes what it is given, for what was not made when the code was loaded."""
+
+    def decorate(decorated: Any, /) -> Any:
+        if guards.attributes.is_settled(decorated):
+            raise TypeError(f"{decorated.__name__} cannot be changed: the change would be kept and never saved")
+        return change(decorated)
+
+    return decorate
+
+
+def _wraps(wrapped: Any, /) -> Callable[[Any], Any]:
+    """`functools.wraps`, which makes another function instead of changing the one that it is given."""
+
+    def decorate(wrapper: Any, /) -> Any:
+        if not isinstance(wrapper, FunctionType) or not isinstance(wrapped, FunctionType):
+            return wrapper
+        made = FunctionType(wrapper.__code__, wrapper.__globals__, wrapped.__name__, wrapper.__defaults__, wrapper.__closure__)
+        made.__kwdefaults__, made.__qualname__, made.__module__ = wrapper.__kwdefaults__, wrapped.__qualname__, wrapped.__module__
+        if "__wrapped__" in wrapper.__dict__:
+            made.__dict__["__wrapped__"] = wrapper.__dict__["__wrapped__"]
+        return made
+
+    return decorate
+
+
+@functools.total_ordering
+class _Compared:
+    """A key of `cmp_to_key`."""
+
+    __slots__ = ("_compare", "_value")
+
+    def __init__(self, compare: Callable[[Any, Any], Any], value: Any) -> None:
+        self._compare, self._value = compare, value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Compared) and bool(self._compare(self._value, other._value) == 0)
+
+    def __lt__(self, other: _Compared) -> bool:
+        return bool(self._compare(self._value, other._value) < 0)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _hashlib(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    def new(name: str, /, data: bytes = b"") -> Any:
+        if name not in AS_THEY_ARE["hashlib"]:
+            raise ValueError(f"unsupported hash type {name}")
+        return getattr(hashlib, name)(data)
+
+    return {"new": new}
+
+
+def _operator(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    read, by_name = guards.attributes.read_public, guards.operators
+
+    def attribute(path: str, owner: Any, /) -> Any:
+        return functools.reduce(read, plain_value(path).split("."), owner)
+
+    def attributes(paths: tuple[str, ...], owner: Any, /) -> Any:
+        return tuple(attribute(path, owner) for path in paths)
+
+    def attrgetter(path: str, /, *more: str) -> Any:
+        return functools.partial(attributes, (path, *more)) if more else functools.partial(attribute, path)
+
+    def called(name: str, arguments: tuple[Any, ...], named: Mapping[str, Any], owner: Any, /) -> Any:
+        return read(owner, name)(*arguments, **named)
+
+    def methodcaller(name: str, /, *arguments: Any, **named: Any) -> Any:
+        return functools.partial(called, name, arguments, named)
+
+    def item(keys: tuple[Any, ...], owner: Any, /) -> Any:
+        return owner[keys[0]] if len(keys) == 1 else tuple(owner[key] for key in keys)
+
+    def itemgetter(key: Any, /, *more: Any) -> Any:
+        return functools.partial(item, (key, *more))
+
+    found: dict[str, Any] = {"attrgetter": attrgetter, "methodcaller": methodcaller, "itemgetter": itemgetter}
+    found |= {"add": by_name["add"], "concat": by_name["add"], "mul": by_name["mult"], "is_": same}
+    found |= {
+        "and_": by_name["and"],
+        "or_": by_name["or"],
+        **{name: by_name[name] for name in ("pow", "lshift", "mod", "sub", "xor")},
+    }
+    return found | {"is_not": lambda a, b: not same(a, b)}
+
+
+def _addresses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    kinds = {kind.__name__: STAND_INS[kind][0] for kind in ADDRESSES}
+    names = ("ip_address", "ip_interface", "ip_network")
+    return kinds | {name: with_plain_arguments(getattr(ipaddress, name), (float,)) for name in names}
+
+
+def _struct(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    return _plain(struct, "calcsize iter_unpack pack unpack unpack_from")
+
+
+def _urls(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    def urlencode(query: Any, doseq: Any = None, *more: Any, **named: Any) -> str:
+        pairs = query.items() if hasattr(query, "items") else query
+        written = [(_written(name, None), _written(value, doseq)) for name, value in pairs]
+        return str(encode(written, bool(doseq), *more, **named))
+
+    encode = with_plain_arguments(urllib.parse.urlencode)
+    names = """
+        parse_qs parse_qsl quote quote_from_bytes quote_plus unquote unquote_plus unquote_to_bytes urldefrag urljoin urlparse
+        urlsplit urlunparse urlunsplit
+        """
+    return {"urlencode": urlencode} | _plain(urllib.parse, names)
+
+
+def _plain(module: Any, names: str) -> dict[str, Any]:
+    """Functions that remember for the whole process what they were called with: they get values of Python's own types alone."""
+    return {name: with_plain_arguments(getattr(module, name)) for name in words(names)}
+
+
+def _written(value: Any, doseq: Any) -> Any:
+    """Returns the text of a value in a URL. Bytes stay what they are, and so do lists of values with `doseq`."""
+    if doseq and isinstance(value, list | tuple):
+        return [_written(each, None) for each in value]
+    return value if isinstance(value, bytes) else text(value)
+
+
+def _zlib(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    return {name: value for name, value in vars(zlib).items() if name.startswith(("Z_", "MAX_", "DEF")) and isinstance(value, int)}
+
+
+MADE: Mapping[str, Maker] = {
+    "abc": _abc,
+    "array": _array,
+    "collections": _collections,
+    "copy": _copy,
+    "dataclasses": _dataclasses,
+    "datetime": lambda guards, clock: moments.datetime_members(clock),
+    "enum": lambda guards, clock: enum_members(),
+    "functools": _functools,
+    "ipaddress": _addresses,
+    "struct": _struct,
+    "hashlib": _hashlib,
+    "heapq": lambda guards, clock: heap_members(),
+    "operator": _operator,
+    "pyarrow": lambda guards, clock: arrow_functions.arrow_types(guards.rows),
+    "pyarrow.compute": lambda guards, clock: arrow_functions.arrow_members(guards.rows),
+    "random": lambda guards, clock: moments.random_members(clock),
+    "re": lambda guards, clock: pattern_members(),
+    "time": lambda guards, clock: moments.time_members(clock),
+    "typing": lambda guards, clock: typing_members(),
+    "urllib.parse": _urls,
+    "uuid": lambda guards, clock: moments.uuid_members(clock),
+    "zlib": _zlib,
+    "__future__": lambda guards, clock: {"annotations": None},
+}
+"""Members that are the engine's own."""
+IMPORTABLE: tuple[str, ...] = tuple(sorted({*AS_THEY_ARE, *MADE}))
+
+
+def importable(module: str, name: str) -> str | None:
+    """Why `name` of `module`, or the module itself where it is "", cannot be imported, as a hint; None: it can."""
+    if module not in IMPORTABLE:
+        first = module.split(".")[0]
+        return REFUSED.get(module) or REFUSED.get(first) or nearest(module, IMPORTABLE)
+    if name and name not in members_of(module):
+        if module == "pyarrow.compute" and name in arrow_functions.OVER_ROWS:
+            return "it looks from one row at another: use a window of the type python, which takes one event at a time"
+        if f"{module}.{name}" in IMPORTABLE:
+            return None
+        return REFUSED_MEMBERS.get(f"{module}.{name}") or nearest(name, members_of(module))
+    return None
+
+
+@functools.cache
+def members_of(module: str) -> tuple[str, ...]:
+    """The names that user code finds in a module, in order."""
+    guards = Guards(Meter(PythonLimits(steps=1)))
+    return tuple(sorted(dict(_members(module, guards, moments.CallClock()))))
+
+
+def _members(module: str, guards: Guards, clock: moments.CallClock) -> Iterator[tuple[str, Any]]:
+    names = AS_THEY_ARE.get(module, ())
+    if names:
+        real = importlib.import_module(module)
+        yield from ((name, getattr(real, name)) for name in names)
+    make = MADE.get(module)
+    if make is not None:
+        yield from make(guards, clock).items()
+
+
+def namespace(module: str, guards: Guards, clock: moments.CallClock) -> Namespace:
+    """Returns what `import module` finds."""
+    return Namespace(module, dict(_members(module, guards, clock)))

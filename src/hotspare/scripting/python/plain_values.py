@@ -1,0 +1,72 @@
+"""Values of user code as values of Python's own types, which have no methods of the code's own.
+
+The engine handles what a call returned after the call, and some of Python's functions remember what they were called with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hotspare.scripting.contract import DEPTH_MAX
+from hotspare.scripting.python.namespaces import is_own_class
+
+_PLAIN = (str, int, float, bool, bytes, type(None))
+
+
+def plain_value(value: Any, depth: int = 0) -> Any:
+    """Returns a copy of `value` in which texts, numbers and containers are of Python's own types. Anything else stays as it is."""
+    kind = type(value)
+    if kind in _PLAIN or depth > DEPTH_MAX:
+        return value
+    if isinstance(value, dict):
+        return {plain_value(key, depth + 1): plain_value(each, depth + 1) for key, each in dict.items(value)}
+    if isinstance(value, list):
+        return [plain_value(each, depth + 1) for each in list.__iter__(value)]
+    if isinstance(value, tuple):
+        return tuple(plain_value(each, depth + 1) for each in tuple.__iter__(value))
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    return b"".join((value,)) if isinstance(value, bytes) else value
+
+
+def holds_only(value: Any, parts_of: Callable[[Any], Iterable[Any] | None]) -> bool:
+    """Whether `parts_of` takes the value and everything that it holds, each container once. It returns what a value holds, or None
+    for one that it does not take."""
+    waiting, met = [value], set[int]()
+    while waiting:
+        each = waiting.pop()
+        parts = parts_of(each)
+        if parts is None:
+            return False
+        if parts and id(each) not in met:
+            met.add(id(each))
+            waiting += parts
+    return True
+
+
+def with_plain_arguments(function: Callable[..., Any], refused: tuple[type, ...] = ()) -> Callable[..., Any]:
+    """Returns the function for arguments of Python's own types, alone or in containers, but for those that are `refused`. Any other
+    argument raises TypeError. Such functions find what they remember by equality, and `True == 1`: truth values become numbers."""
+
+    def argument(value: Any) -> Any:
+        made = plain_value(value)
+        if isinstance(made, dict):
+            return {argument(key): argument(each) for key, each in made.items()}
+        if isinstance(made, list | tuple):
+            return type(made)(map(argument, made))
+        if is_own_class(type(made)) or isinstance(made, refused):
+            raise TypeError(
+                f"an argument of {function.__name__} is of the type {type(made).__name__}; give texts and whole numbers"
+            )
+        return int(made) if isinstance(made, bool) else made
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        return function(*map(argument, arguments), **{name: argument(value) for name, value in named.items()})
+
+    call.__name__ = function.__name__
+    return call

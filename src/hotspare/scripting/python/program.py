@@ -1,0 +1,357 @@
+"""People's Python code as a program: text, checked and rewritten once, and instances of it that remember.
+
+text ─► syntax tree ─► check ─► rewritten with guards ─► code object ─► instances, each with variables of its own
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, FunctionType, MappingProxyType
+from typing import Any
+
+from hotspare.base.errors import CodeOutOfMemory
+from hotspare.model.names import nearest
+from hotspare.scripting.contract import Calls
+from hotspare.scripting.python.builtin_names import builtin_names, say_nothing
+from hotspare.scripting.python.checking import Refused, check, check_over_columns
+from hotspare.scripting.python.guards import Guards
+from hotspare.scripting.python.keeper import Keeper
+from hotspare.scripting.python.kept import NotPlain
+from hotspare.scripting.python.kept_bytes import decode, encode
+from hotspare.scripting.python.meter import LimitExceeded, MemoryEnded, Meter, PythonLimits
+from hotspare.scripting.python.modules import IMPORTABLE, importable, namespace
+from hotspare.scripting.python.moments import CallClock
+from hotspare.scripting.python.namespaces import PROGRAM_MODULE, Namespace
+from hotspare.scripting.python.plain_values import plain_value
+from hotspare.scripting.python.rewriting import EACH, TICK, rewritten
+from hotspare.scripting.python.row_by_row import CHANGES
+from hotspare.scripting.python.stack import at_fixed_level
+from hotspare.scripting.python.texts import without_addresses
+from hotspare.scripting.python.variables import ModuleVariables, Unkeepable
+
+ESP, ESP_MEMBERS = "esp", ("call", "logMessage")
+"""The module with what an engine offers, as SAS ESP names it."""
+warnings.filterwarnings("ignore", module=f"^{PROGRAM_MODULE}$")  # whether one is an error is a setting of the process
+_DRAWING = ("random.", "uuid.uuid4")
+LOADING_FACTOR = 100
+"""Loading a program may take so many times the steps of an event."""
+ERROR_LENGTH_MAX = 300
+
+
+class Unloadable(Exception):
+    """A program that cannot be used; all mistakes, by line. `name`: of the text that they are in."""
+
+    def __init__(self, mistakes: Sequence[Refused], name: str) -> None:
+        super().__init__("; ".join(each.message for each in mistakes))
+        self.mistakes = tuple(mistakes)
+        self.name = name
+
+
+class CallFailure(Exception):
+    """A call failed, and changed nothing. `line` counts from 1 in the text; 0 is not known."""
+
+    def __init__(self, text: str, line: int = 0) -> None:
+        super().__init__(text)
+        self.text = text
+        self.line = line
+
+
+class CallTooLarge(CallFailure):
+    """A call would do, or keep, more than it may, or keep what cannot be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonText:
+    """A text, compiled. `rebound`: module variables of which a function says `global`; `functions`: those that can be called."""
+
+    name: str
+    code: CodeType
+    rebound: frozenset[str]
+    nonlocals: frozenset[str]
+    functions: frozenset[str]
+    imports: frozenset[str]
+    """Modules of the project."""
+    lines: Mapping[str, int]
+    """Where module variables are bound first."""
+    calls: Calls
+
+    @classmethod
+    def compiled(cls, text: str, name: str, modules: Sequence[str] = (), calls: Calls = Calls.WITH_EVENTS) -> PythonText:
+        """`modules`: of the project, which may be imported too. `calls`: of its functions. Unloadable."""
+        syntax = _parsed(text, name)
+
+        def may_import(module: str, member: str) -> str | None:
+            if module in modules or (module == ESP and member in ("", *ESP_MEMBERS)):
+                return None
+            if calls is Calls.WITH_COLUMNS and f"{module}.{member}".startswith(_DRAWING):
+                return "each row would draw the same number: use a window of the type python"
+            return nearest(member, ESP_MEMBERS) if module == ESP else importable(module, member)
+
+        mistakes = [*check(syntax, may_import), *(check_over_columns(syntax) if calls is Calls.WITH_COLUMNS else ())]
+        if mistakes:
+            raise Unloadable(mistakes, name)
+        walked = list(ast.walk(syntax))
+        rebound = frozenset(each for node in walked if isinstance(node, ast.Global) for each in node.names)
+        nonlocals = frozenset(each for node in walked if isinstance(node, ast.Nonlocal) for each in node.names)
+        functions = frozenset(node.name for node in syntax.body if isinstance(node, ast.FunctionDef))
+        imported = {alias.name for node in walked if isinstance(node, ast.Import) for alias in node.names}
+        imported |= {node.module for node in walked if isinstance(node, ast.ImportFrom) and node.module}
+        lines: dict[str, int] = {}
+        for node in walked:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                lines.setdefault(node.id, node.lineno)
+        for node in syntax.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                lines.setdefault(node.name, node.lineno)
+        try:
+            code = compile(rewritten(syntax, calls), _file_of(name), "exec", dont_inherit=True, optimize=0)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            raise Unloadable(
+                [Refused(getattr(error, "lineno", 0) or 0, f"the code cannot be compiled: {error}", "")], name
+            ) from error
+        return cls(name, code, rebound, nonlocals, functions, frozenset(imported.intersection(modules)), lines, calls)
+
+
+def _file_of(name: str) -> str:
+    return f"<{name}>"
+
+
+def _parsed(text: str, name: str) -> ast.Module:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text, _file_of(name))
+    except SyntaxError as error:
+        raise Unloadable([Refused(error.lineno or 0, f"the code is no Python: {error.msg}", "see the line")], name) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise Unloadable([Refused(0, f"the code is no Python: {error}", "")], name) from error
+
+
+class Interpreter:
+    """A program with its variables, and those of the modules of the project that it imports.
+
+    `main` is called. Those of `modules` that it or they import are loaded before it. Functions of `snippets` are called by
+    `esp.call`; a snippet keeps nothing, since each window would keep its own. `init`: a function that is called once, when all is
+    loaded, with `settings` where there are some; `transient`: variables that are not kept.
+    """
+
+    def __init__(
+        self,
+        main: PythonText,
+        modules: Mapping[str, PythonText],
+        limits: PythonLimits,
+        snippets: Mapping[str, PythonText] = MappingProxyType({}),
+        *,
+        init: str = "",
+        settings: Mapping[str, str] | None = None,
+        transient: Sequence[str] = (),
+    ) -> None:
+        self._init, self._settings, self._transient = init, settings, frozenset(transient)
+        self.main, self.modules, self.snippets = main, modules, snippets
+        self.limits = limits
+        self.meter = Meter(limits)
+        self.clock = CallClock()
+        self.keeper = Keeper(limits.kept_bytes)
+        self.guards = Guards(self.meter)
+        self.names = builtin_names(self.guards) | {"__import__": self._import}
+        if main.calls is Calls.WITH_COLUMNS:
+            self.names |= {EACH: self.guards.rows.each, "zip": self.guards.rows.zip}
+            rebound = main.rebound.union(*(text.rebound for text in (*modules.values(), *snippets.values())))
+            self.guards.rows.watch(lambda: self.keeper.is_changed, rebound)
+        self._found: dict[str, Namespace] = {}
+        self._texts: dict[str, PythonText] = {}
+        self.meter.begin(limits.steps * LOADING_FACTOR)
+        self.names[TICK] = self.meter.tick
+        at_fixed_level(self._load_texts)
+
+    def _load_texts(self) -> None:
+        self._snippets = {name: self._snippet(name, text) for name, text in sorted(self.snippets.items())}
+        self.variables = self._loaded(self.main, "")
+        self._settle()
+
+    def function(self, name: str) -> Callable[..., Any] | None:
+        found = self.variables.get(name)
+        return found if isinstance(found, FunctionType) else None
+
+    def begin(self, time_us: int, seed: int) -> None:
+        """A call begins."""
+        if not self.meter.begin_again():
+            self.meter.begin()
+            self.names[TICK] = self.meter.tick
+        self.clock.set(time_us, seed)
+
+    def call(self, function: Callable[..., Any], arguments: Sequence[Any], time_us: int, seed: int) -> Any:
+        """What the function returns. CallFailure, and nothing is changed."""
+
+        def work() -> Any:
+            self.begin(time_us, seed)
+            try:
+                made = function(*arguments)
+                self.end()
+            except BaseException as error:
+                raise self.failure(error) from error
+            return made
+
+        return at_fixed_level(work)
+
+    def call_without_state(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        """What the function returns; whatever it changed is taken back. CallFailure, also where it changed variables."""
+        return at_fixed_level(lambda: self._called_without_state(function, arguments))
+
+    def _called_without_state(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        self.begin(0, 0)
+        self.guards.rows.begin()
+        try:
+            made = plain_value(function(*arguments))
+            self.meter.check()
+            self.guards.rows.check()
+        except BaseException as error:
+            raise self.failure(error) from error
+        changed = self.keeper.is_changed
+        self.keeper.roll_back()
+        if changed:
+            raise CallFailure(CHANGES)
+        return made
+
+    def end(self) -> None:
+        """The call ends well: what it put into variables is kept. LimitExceeded, NotPlain."""
+        self.meter.check()
+        self.keeper.commit()
+
+    def failure(self, error: BaseException) -> CallFailure:
+        """Ends the call badly: all is as before it. Returns what to report; raises errors that are not those of the code, and
+        CodeOutOfMemory."""
+        if isinstance(error, MemoryError) or self.meter.is_memory_over:
+            raise CodeOutOfMemory.of(self.main.name) from error
+        self.keeper.roll_back()
+        line = _line(error, self.main.code.co_filename)
+        over = self.meter.over
+        if isinstance(error, RecursionError):
+            over = "more functions, or values, within each other than Python can take"
+        if over:
+            return CallTooLarge(f"takes {over}", line)
+        if isinstance(error, NotPlain):
+            return CallTooLarge(f"keeps {error}", line)
+        if not isinstance(error, Exception):
+            raise error
+        return CallFailure(self._described(error), line)
+
+    def _described(self, error: Exception) -> str:
+        """The kind of an error and what it says, without what differs between engines."""
+        kind = type(error).__name__
+        self.begin(self.clock.time_us, self.clock.seed)
+        try:
+            said = str(error)
+        except BaseException as other:
+            if isinstance(other, MemoryError) or not isinstance(other, Exception | LimitExceeded):
+                raise CodeOutOfMemory.of(self.main.name) from other
+            said = ""
+        finally:
+            self.keeper.roll_back()
+        said = without_addresses(said)[:ERROR_LENGTH_MAX].encode(errors="replace").decode()
+        return f"{kind}: {said}" if said else kind
+
+    def save(self) -> bytes:
+        return encode(self.keeper.freeze())
+
+    def load(self, content: bytes) -> None:
+        """Take over what `save` returned. SnapshotDamaged."""
+        kept = decode(content, self.keeper)
+        for module in self.keeper.modules:
+            self.keeper.set(module, kept.get(module, {}))
+
+    def _loaded(self, text: PythonText, module: str) -> dict[str, Any]:
+        """The variables of a module, once its text was run. Unloadable."""
+        variables: dict[str, Any] = {"__builtins__": self.names, "__name__": PROGRAM_MODULE}
+        for name in sorted(text.imports):
+            self._import(name)
+        try:
+            exec(text.code, variables)  # noqa: S102 people's code is what this is for
+            if module == "" and self._init:
+                variables[self._init](*([] if self._settings is None else [dict(self._settings)]))
+            rebound = text.rebound
+            self.meter.check()
+            names, fixed = ModuleVariables(variables, text.nonlocals, self.guards.attributes).settle(rebound, self._transient)
+            self.keeper.watch(module, variables, names, rebound, fixed)
+        except Unloadable:
+            raise
+        except Unkeepable as error:
+            raise Unloadable([Refused(text.lines.get(error.variable, 0), str(error), error.hint)], text.name) from error
+        except (Exception, LimitExceeded, MemoryEnded) as error:
+            if isinstance(error, MemoryError | MemoryEnded):
+                raise CodeOutOfMemory.of(text.name) from error
+            said = f"it takes {error}" if isinstance(error, LimitExceeded) else self._described(error)
+            line, hint = (
+                _line(error, text.code.co_filename),
+                "what runs when the code is loaded, and the init function, must end well",
+            )
+            raise Unloadable([Refused(line, f"the code fails when it is loaded: {said}", hint)], text.name) from error
+        return variables
+
+    def _snippet(self, name: str, text: PythonText) -> dict[str, Any]:
+        variables = self._loaded(text, f"snippet {name}")
+        if kept := self.keeper.names_of(f"snippet {name}"):
+            hint = "pass the values as arguments; what a window keeps is in its own code"
+            raise Unloadable(
+                [Refused(text.lines.get(kept[0], 0), f"snippet {name} keeps the module variable {kept[0]}", hint)], name
+            )
+        return variables
+
+    def _caller(self) -> Callable[..., dict[str, Any]]:
+        """`esp.call`, which code may import by its name."""
+        return lambda *arguments, **named: self._called_by_name(*arguments, **named)
+
+    def _called_by_name(self, *arguments: Any, _pyname_: str = "", _pyfunc_: str = "", **named: Any) -> dict[str, Any]:
+        """`esp.call`: whether the function of a snippet ended well, what it returned, or how it failed."""
+        function = self._snippets.get(_pyname_, {}).get(_pyfunc_)
+        if not isinstance(function, FunctionType):
+            return {"code": False, "results": [], "error": f"there is no function {_pyfunc_} in a snippet {_pyname_}"}
+        try:
+            made = function(*arguments, **named)
+        except Exception as error:
+            self.guards.caught()
+            return {"code": False, "results": [], "error": without_addresses(str(error))[:ERROR_LENGTH_MAX]}
+        return {"code": True, "results": list(made) if isinstance(made, tuple) else [made], "error": ""}
+
+    def _settle(self) -> None:
+        """What all texts have put into variables is kept. Unloadable."""
+        try:
+            self.keeper.commit()
+        except NotPlain as error:
+            message, hint = f"the code fails when it is loaded: it keeps {error}", "keep plain values in module variables"
+            raise Unloadable([Refused(0, message, hint)], self.main.name) from error
+
+    def _import(self, name: str, globals_: Any = None, locals_: Any = None, members: Any = (), level: int = 0) -> Any:
+        """`import`."""
+        found = self._found.get(name)
+        if found is None:
+            if name in self.modules:
+                found = self._found[name] = Namespace(name, {})
+                found.__dict__ = self._loaded(self.modules[name], name)
+            elif name == ESP:
+                found = self._found[name] = Namespace(name, {"call": self._caller(), "logMessage": say_nothing})
+            elif name not in IMPORTABLE:  # one of Python's own functions imports what it needs
+                return importlib.import_module(name)
+            else:
+                found = self._found[name] = namespace(name, self.guards, self.clock)
+        for member in members or ():
+            if f"{name}.{member}" in IMPORTABLE:
+                found.__dict__[member] = self._import(f"{name}.{member}", members=("*",))
+        first, _, rest = name.partition(".")
+        if not rest or members:
+            return found
+        return Namespace(first, {rest: found})
+
+
+def _line(error: BaseException, file: str) -> int:
+    """The last line of the text that was run."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

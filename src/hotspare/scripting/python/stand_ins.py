@@ -1,0 +1,96 @@
+"""Stand-ins that user code finds under the names of types whose own methods or conversions would pass by the guards.
+
+`list.append(kept, 1)` of Python's own `list` would change a kept list unrecorded, and `str` as a function (`map(str, things)`,
+`key=str`) would show addresses. `IPv4Network` remembers for the whole process what it was called with. So such a type has a
+stand-in, which makes and recognises objects of the type itself, and a base for classes of user code that inherit from it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from typing import Any
+
+from hotspare.scripting.python.kept import FixedDict, FixedList, KeptArray, KeptDict, KeptList, SeenEvent
+from hotspare.scripting.python.plain_values import with_plain_arguments
+from hotspare.scripting.python.texts import text
+from hotspare.scripting.python.words import words
+
+JOURNALED = (KeptDict, KeptList, KeptArray, FixedDict, FixedList)
+"""Types whose own methods record or refuse a change; those of their bases do not."""
+_OF_DICTS = words("clear pop popitem setdefault update")
+_OF_LISTS = words("append clear extend insert pop remove reverse sort")
+_OF_ARRAYS = words("append byteswap extend frombytes fromlist fromunicode insert pop remove reverse")
+
+
+class _Kind(type):
+    """The type of stand-ins."""
+
+    _hs_real: type
+    _hs_make: Callable[..., Any]
+
+    def __call__(cls, *arguments: Any, **named: Any) -> Any:
+        return cls._hs_make(*arguments, **named)
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, cls._hs_real)
+
+    def __subclasscheck__(cls, kind: Any) -> bool:
+        return issubclass(kind, cls._hs_real)
+
+    def __repr__(cls) -> str:
+        return repr(cls._hs_real)
+
+
+def _asking(kind: type, name: str) -> Callable[..., Any]:
+    """Returns the method of a type as a function that lets a kept object do it by its own method."""
+    usual = getattr(kind, name)
+
+    def change(self: Any, /, *arguments: Any, **named: Any) -> Any:
+        if isinstance(self, JOURNALED):
+            return getattr(self, name)(*arguments, **named)
+        return usual(self, *arguments, **named)
+
+    change.__name__ = name
+    return change
+
+
+def _made(kind: type, changes: list[str], make: Callable[..., Any]) -> tuple[Any, Any]:
+    """Returns a stand-in and a base."""
+    members: dict[str, Any] = {"__module__": kind.__module__, "__slots__": ()}
+    members |= {name: _asking(kind, name) for name in changes}
+    base = type(kind.__name__, (kind,), dict(members) | ({"__new__": _new_text} if kind is str else {}))
+    stand_in = _Kind(kind.__name__, (kind,), members)
+    stand_in._hs_real, stand_in._hs_make = kind, make
+    return stand_in, base
+
+
+ADDRESSES = (IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network)
+
+
+def _new_text(cls: Any, *arguments: Any, **named: Any) -> Any:
+    made = text(*arguments, **named)
+    return made if cls is STAND_INS[str][1] else str.__new__(cls, made)
+
+
+STAND_INS: Mapping[type, tuple[Any, Any]] = {
+    str: _made(str, [], text),
+    list: _made(list, _OF_LISTS, list),
+    dict: _made(dict, _OF_DICTS, dict),
+    array: _made(array, _OF_ARRAYS, array),
+    defaultdict: _made(defaultdict, _OF_DICTS, defaultdict),
+    Counter: _made(Counter, _OF_DICTS, Counter),
+    **{kind: _made(kind, [], with_plain_arguments(kind, (float,))) for kind in ADDRESSES},
+}
+"""The stand-in of each such type, and the base in its place."""
+REAL: Mapping[Any, type] = {stand_in: kind for kind, (stand_in, _) in STAND_INS.items()}
+BASES: Mapping[Any, type] = {stand_in: base for kind, (stand_in, base) in STAND_INS.items() if kind not in ADDRESSES}
+SEEN_AS: Mapping[type, Any] = {
+    **{kind: stand_in for kind, (stand_in, _) in STAND_INS.items()},
+    **dict.fromkeys((KeptDict, FixedDict, SeenEvent), STAND_INS[dict][0]),
+    **dict.fromkeys((KeptList, FixedList), STAND_INS[list][0]),
+    KeptArray: STAND_INS[array][0],
+}
+"""What `type(x)` is for objects of types that have a stand-in."""

@@ -1,0 +1,59 @@
+"""Texts that user code makes of values: they show no address of an object, because addresses differ between processes."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable
+from typing import Any
+
+from hotspare.scripting.python.kept import FixedDict, FixedList, KeptArray, KeptDict, KeptList, SeenEvent
+from hotspare.scripting.python.namespaces import is_own_class
+from hotspare.scripting.python.plain_values import holds_only
+from hotspare.scripting.python.sets import OrderedFrozenSet, OrderedSet
+
+_ADDRESS = re.compile(r" (?:at|@) 0x[0-9a-fA-F]+")
+_SHOWN = frozenset({str, int, float, bool, type(None), bytes, array, KeptArray})
+_ELEMENTS = (list, tuple, KeptList, FixedList, OrderedSet, OrderedFrozenSet)
+_PAIRS = (dict, KeptDict, FixedDict, SeenEvent)
+
+
+def without_addresses(text: str) -> str:
+    """Returns a message of Python's own without the addresses of objects in it."""
+    return _ADDRESS.sub("", text)
+
+
+def checked(text: str, value: Any) -> str:
+    """Returns `text`, which was made of `value`. Raises ValueError if an address is in it that is not from a text in `value`."""
+    if " 0x" in text and _ADDRESS.search(text) and not holds_only(value, _parts):
+        raise ValueError("the text of an object would show its address, which differs between engines")
+    return text
+
+
+def _parts(value: Any) -> Iterable[Any] | None:
+    """Returns what Python shows within `value`, or None where it shows something else than plain values."""
+    kind = type(value)
+    if kind in _SHOWN:
+        return ()
+    if kind in _ELEMENTS:
+        return tuple(value)
+    if kind in _PAIRS:
+        return (*dict.keys(value), *dict.values(value))
+    return value.args if isinstance(value, Exception) and not is_own_class(kind) else None
+
+
+def text(*arguments: Any, **named: Any) -> str:
+    """`str(...)`."""
+    if len(arguments) == 1 and type(arguments[0]) is str and not named:
+        return str(arguments[0])
+    return checked(str(*arguments, **named), (*arguments, *named.values()))
+
+
+def shown(value: Any, /) -> str:
+    """`repr(...)`."""
+    return checked(repr(value), value)
+
+
+def ascii_shown(value: Any, /) -> str:
+    """`ascii(...)`."""
+    return checked(ascii(value), value)

@@ -1,0 +1,170 @@
+"""What the Lua code of a project shares (SPEC A38): properties, and snippets with what they keep.
+
+A property that one window sets is seen by others: at the same event by those that are evaluated after it, by all from the next
+event on. So a project whose code shares anything is stepped one position after the other (`flow.step`), and what code finds does
+not depend on how the input is cut. Properties and snippets stand in a page of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hotspare.base.errors import SnapshotDamaged
+from hotspare.rows.bad_reasons import BadReason
+from hotspare.scripting.contract import CodeFailure, Moment, Program, SharedCode, Value
+from hotspare.scripting.part import CodeState
+from hotspare.scripting.tree import TooMuch, decode, encode
+from hotspare.table.memory import CountsItself
+from hotspare.table.pages import Column, Columns, Page, expect
+
+PAGE = "#shared"
+"""Name of the page; that of a window begins with its query."""
+_PROPERTIES, _VALUES = "properties", "values"
+_HELD, _TOLD, _CHANGES = "held", "told", "changes"
+
+PROPERTIES_BYTES_MAX = 16 << 20
+"""What all properties of a project may hold, as it is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """`number` of the change that set it, among all changes of properties; `size` in bytes. Nobody changes the value."""
+
+    number: int
+    value: Value
+    size: int
+
+
+class Properties(CountsItself):
+    """Values by name, as a part of a page: at most `bytes_max` bytes."""
+
+    def __init__(self, bytes_max: int = PROPERTIES_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._held: dict[str, Property] = {}
+        self._told: dict[str, int] = {}
+        """By listener the last change that it was told."""
+        self._bytes = 0
+        self._changes, self._begun = 0, 0
+        """How many changes there were, and how many of them before the first event."""
+
+    @property
+    def stays_bytes(self) -> int:
+        return self._bytes
+
+    def freeze(self) -> Properties:
+        twin = Properties(self._bytes_max)
+        twin._held, twin._told = dict(self._held), dict(self._told)
+        twin._bytes, twin._changes, twin._begun = self._bytes, self._changes, self._begun
+        return twin
+
+    def begun(self) -> Properties:
+        """A twin for the state before the first event."""
+        twin = self.freeze()
+        twin._begun = self._changes
+        return twin
+
+    def get(self, name: str) -> tuple[Value, int]:
+        """None where there is none; and its size."""
+        held = self._held.get(name)
+        return (held.value, held.size) if held is not None else (None, 0)
+
+    def set(self, name: str, value: Value) -> int:
+        """Its size. CodeFailure where all together would be too much. None takes the value away, which is a change, too."""
+        others = self._bytes - self.get(name)[1]
+        try:
+            size = len(encode({name: value}, self._bytes_max - others))
+        except TooMuch as error:
+            message = f"the properties of the project hold more than {self._bytes_max} bytes"
+            raise CodeFailure(message, reason=BadReason.CODE_LIMIT) from error
+        self._changes, self._bytes = self._changes + 1, others + size
+        self._held[name] = Property(self._changes, value, size)
+        return size
+
+    def news(self, listener: str, name: str, *, wants_first: object) -> tuple[bool, Value]:
+        """Whether the property changed since the listener was asked for, or since the first event; and what it is now. One that
+        `wants_first` is told what was set before that, too."""
+        held = self._held.get(name)
+        if held is None or held.number <= self._told.get(listener, 0 if wants_first else self._begun):
+            return False, None
+        self._told[listener] = held.number
+        return True, held.value
+
+    def columns(self) -> Columns:
+        held = {name: [each.number, each.value, each.size] for name, each in sorted(self._held.items())}
+        written = encode({_HELD: held, _TOLD: dict(sorted(self._told.items())), _CHANGES: self._changes}, 1 << 62)
+        return {_VALUES: Column(np.frombuffer(written, np.uint8))}
+
+    def load(self, columns: Columns) -> None:
+        read = decode(bytes(expect(columns, _VALUES, np.dtype(np.uint8), (-1,)).array))
+        try:
+            self._held = {name: Property(*each) for name, each in read[_HELD].items()}
+            self._told, self._changes = dict(read[_TOLD]), int(read[_CHANGES])
+            self._bytes = sum(each.size for each in self._held.values())
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise SnapshotDamaged("the properties of people's code cannot be read", detail=str(error)) from error
+
+
+class SharedParts(SharedCode):
+    """`snippets` by name. None of them may call itself, by way of others either."""
+
+    def __init__(self, properties: Properties, snippets: Mapping[str, CodeState[None]]) -> None:
+        self._properties = properties
+        self._snippets = snippets
+        self._running: list[str] = []
+
+    def get(self, name: str) -> tuple[Value, int]:
+        return self._properties.get(name)
+
+    def set(self, name: str, value: Value) -> int:
+        return self._properties.set(name, value)
+
+    def news(self, listener: str, name: str, *, wants_first: object) -> tuple[bool, Value]:
+        return self._properties.news(listener, name, wants_first=wants_first)
+
+    def call(self, snippet: str, function: str, arguments: Sequence[Value], moment: Moment) -> tuple[Value, int]:
+        state = self._snippets.get(snippet)
+        if state is None:
+            raise CodeFailure(f"there is no snippet {snippet} that could be called here")
+        if snippet in self._running:
+            raise CodeFailure(f"snippet {snippet} is called while it runs")
+        self._running.append(snippet)
+        try:
+            instance = state.running()
+            returned = instance.call(function, arguments, moment)
+        except CodeFailure as failure:
+            raise CodeFailure(f"snippet {snippet}: {failure.text}", reason=failure.reason) from failure
+        else:
+            return returned, instance.steps
+        finally:
+            self._running.pop()
+
+
+@dataclass(frozen=True)
+class SharedState:
+    """What a project shares, before the first event: its snippets by name, and the properties that these set when they began."""
+
+    snippets: Mapping[str, Program]
+    properties: Properties
+
+    def open(self) -> Page:
+        snippets = {_part(name): CodeState[None](program) for name, program in self.snippets.items()}
+        return Page({_PROPERTIES: self.properties.begun(), **snippets})
+
+    def join(self, pages: Mapping[str, Page]) -> None:
+        """Let all code in `pages` share what stands in the page of `open` among them."""
+        parts = pages[PAGE].parts
+        properties = parts[_PROPERTIES]
+        assert isinstance(properties, Properties)
+        snippets = {name: part for name in self.snippets if isinstance(part := parts[_part(name)], CodeState)}
+        shared = SharedParts(properties, snippets)
+        for page in pages.values():
+            for part in page.parts.values():
+                if isinstance(part, CodeState):
+                    part.shared = shared
+
+
+def _part(snippet: str) -> str:
+    return f"snippet {snippet}"

@@ -1,0 +1,49 @@
+"""The last stage before a stream that another project reads: a beat at each heartbeat, behind all that it caused (SPEC K10).
+
+A beat is an output without an event: numbered, held and committed as every other, so it stands at its place exactly once whoever
+is active. It tells that time has come so far, also where nothing is put out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hotspare.model.project import Beats
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.rows.batch import BEAT
+from hotspare.rows.chunk import Chunk, Timeline
+from hotspare.table.pages import Page
+from hotspare.table.strings import StringTable
+from hotspare.windows.shared.contract import Applied, Clock, Input, Operator
+
+
+class BeatsOperator(Operator):
+    """Its one input is what the stream holds; `schema` is the same."""
+
+    clock = Clock.TICKS
+
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+        super().__init__(window, inputs)
+        self._beats = window.window.beats
+        self.leaving = self.inputs[0].changelog  # nothing reads it: no window follows
+
+    @property
+    def does_nothing(self) -> bool:
+        return self._beats is Beats.EXCLUDED
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        (chunk,), beats = inputs, timeline.heartbeat_rank
+        if not len(beats):
+            return Applied(chunk)
+        at = chunk.rank.searchsorted(beats, side="right")
+        return Applied(
+            Chunk(
+                np.insert(chunk.rank, at, beats),
+                np.insert(chunk.opcode, at, np.uint8(BEAT)),
+                np.insert(chunk.flags, at, np.uint8(0)),
+                np.insert(chunk.lanes, at, 0, axis=0),
+                np.insert(chunk.valid, at, np.False_, axis=0),
+            )
+        )

@@ -1,0 +1,236 @@
+"""The stage behind a window of any type: what leaves of what the window makes, and when (SPEC A17).
+
+    window ──► what it must not make is refused ──► what is new ──► what it made is held until the next pulse ──► inserts ──► out
+
+A window that is said to produce only inserts is taken at its word, and its word is checked: anything else is a bad event.
+
+With `emit: new` what is new leaves as inserts, and nothing else (`new_rows`). A type that knows it better than its changes show has
+chosen it before (`Newness`): then nothing is left to do here.
+
+Pulses are heartbeats: the first one in each interval, counted from 1970, so they come at the same place of the input in every
+engine, however far ticks are apart, and without input too. The interval that is under way when the window begins has none: what is
+made in it leaves when it is over, as what is made in any other. What happened since the last pulse leaves folded: each key has one
+change, an insert, an update block with the values of the last pulse, or a delete of these; a row that came and went is not
+told. Keys stand in the order in which they first changed. The flags are those of the newest change. With retention tracking (SPEC
+A2) what retention did to a key is told apart from the rest: two changes of a key at most, in the order in which they lead from the
+old row to the new one.
+
+Folding needs old values, so inserts alone and events as they are published wait in order, and leave as they came. A window that is
+to collapse its updates without a pulse of its own has one at each heartbeat.
+
+What waits is a relation: pages, an index by key, and a list in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from hotspare.base.errors import Mistake, ProjectError
+from hotspare.model.events import Opcode
+from hotspare.model.project import AcceptedOpcodes, Emit, RetentionTracking
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import FieldType, Schema
+from hotspare.model.window_type import Newness
+from hotspare.rows.changelog import Changelog, Opcodes
+from hotspare.rows.chunk import Chunk, Int64s, Timeline, by_retention
+from hotspare.rows.partition_clock import NO_TIME
+from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.stages.loops import held as k
+from hotspare.table.lanes import coded_columns
+from hotspare.table.loops import relation as relation_kernels
+from hotspare.table.loops import slots
+from hotspare.table.loops.outputs import due_heartbeats
+from hotspare.table.pages import Counters, Page, Pending
+from hotspare.table.relation import Relation, Resolution, Shape
+from hotspare.table.strings import StringTable
+from hotspare.windows.registry import type_of
+from hotspare.windows.shared.contract import Applied, BadReason, Clock, Input, Operator
+from hotspare.windows.shared.keyed import bad_events, refusals
+from hotspare.windows.shared.new_rows import NewRows, inserts_of
+
+HELD, PULSE, PENDING, UNSEEN = "held", "pulse", "pending", "unseen"
+"""Parts of the page: what waits; system time of the last pulse; the work under way; keys in the results that were not emitted."""
+_POLICY = relation_kernels.Policy(relation_kernels.COUNT_SLIDING, 2**62, 1, 0, 0)
+"""Rows in order of arrival, which nothing but a pulse takes out."""
+_INSERT = np.uint8(Opcode.INSERT)
+
+
+@dataclass(slots=True)
+class _Work:
+    """A chunk, how much of it is taken, and the ranks of the pulses that are still to come."""
+
+    chunk: Chunk
+    pulses: list[int]
+    counts: Int64s
+    refused: Int64s
+    is_letting_go: bool = False
+
+
+class EmissionOperator(Operator):
+    """Its one input is what the window makes; `schema` is the same."""
+
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input], heartbeat_us: int, tracking: RetentionTracking) -> None:
+        super().__init__(window, inputs)
+        emission, given = window.window.emission, self.inputs[0].changelog
+        self._checks = emission.produces is AcceptedOpcodes.INSERT_ONLY and given.opcodes is not Opcodes.INSERTS
+        made = given.inserts() if self._checks else given
+        self._chooses = emission.emit is Emit.NEW and type_of(window.window).newness is Newness.KEYS
+        self._new = NewRows(self.schema) if self._chooses and made.opcodes is Opcodes.RESOLVED else None
+        if self._chooses and made.opcodes is Opcodes.PUBLISHED:
+            raise _unknown_news(window)
+        made = made.inserts() if self._chooses else made
+        self._only_inserts = emission.output is AcceptedOpcodes.INSERT_ONLY and made.opcodes is not Opcodes.INSERTS
+        self._pulse_us = emission.held_us(heartbeat_us)
+        self._first_us = 0 if emission.pulse_us else self._pulse_us
+        """How long before the first time a pulse counts as past: with collapsed updates alone each heartbeat is a pulse."""
+        self._folds = made.opcodes is Opcodes.RESOLVED
+        self.clock = Clock.TICKS if self._pulse_us else Clock.NONE
+        self.leaving: Changelog = made.inserts() if self._only_inserts else made
+        self._shape = _shape(self.schema, (2 if tracking is RetentionTracking.OFF else 3) if self._folds else 0)
+        keys = self.schema.key_indexes if self._folds else (0,)
+        self._keys = np.array(keys, np.int64)
+        self._doubles = tuple(at for at in self.schema.key_indexes if self.schema.fields[at].type is FieldType.DOUBLE)
+
+    @property
+    def does_nothing(self) -> bool:
+        return not (self._checks or self._chooses or self._only_inserts or self._pulse_us)
+
+    def open(self) -> Page:
+        page = Page({UNSEEN: self._new.unseen()} if self._new is not None else {})
+        if self._pulse_us:
+            pulse = Counters(1)
+            pulse.values[0] = NO_TIME
+            page.parts |= {HELD: _relation(self.schema, self._shape), PULSE: pulse, PENDING: Pending[_Work]()}
+        return page
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        (chunk,) = inputs
+        bad, until = NO_BAD_EVENTS, None
+        if self._checks and len(chunk):
+            chunk, bad = self._promised(chunk, strings)
+        if self._new is not None and len(chunk):
+            chunk = self._new.chosen(cast(Relation, page.parts[UNSEEN]), chunk, timeline)
+        elif self._chooses and len(chunk):
+            chunk = inserts_of(chunk, ~by_retention(chunk))
+        if self._pulse_us:
+            pending = cast(Pending[_Work], page.parts[PENDING])
+            work = pending.work
+            if work is None:
+                pending.work = work = self._begun(page, chunk, timeline)
+            made, until = self._held(cast(Relation, page.parts[HELD]), work, 3 * len(chunk) + timeline.extra_rows_max)
+            bad += self._refused(work, strings)
+            if until is None:
+                pending.work = None
+            chunk = made
+        if self._only_inserts and len(chunk):
+            chunk = chunk.taken(np.flatnonzero(chunk.opcode == _INSERT))
+        return Applied(chunk, bad.by_rank(), until)
+
+    def _promised(self, chunk: Chunk, strings: StringTable) -> tuple[Chunk, BadEvents]:
+        """Inserts, and what the window said that it never makes: of an update block the new row."""
+        is_insert = chunk.opcode == _INSERT
+        broken = ~is_insert
+        broken[np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK) + 1] = False
+        rows = np.flatnonzero(broken)
+        why = [(str(BadReason.NOT_INSERT), "the window is said to produce only inserts")]
+        bad = bad_events(Refusals.of(rows, np.zeros(len(rows), np.int64), why), chunk, self.schema, strings)
+        return chunk.taken(np.flatnonzero(is_insert)), bad
+
+    def _begun(self, page: Page, chunk: Chunk, timeline: Timeline) -> _Work:
+        beats, last = timeline.heartbeat_rank, cast(Counters, page.parts[PULSE]).values
+        pulses = np.empty(len(beats), np.int64)
+        if last[0] == NO_TIME and len(timeline.time_us):
+            last[0] = timeline.time_us[0] - self._first_us
+        pulses = pulses[: due_heartbeats(beats, timeline.time_us, last[0], self._pulse_us, pulses)]
+        if len(pulses):
+            last[0] = timeline.time_us[pulses[-1]]
+        chunk = chunk.with_plain_doubles(self._doubles) if self._folds else chunk
+        return _Work(chunk, pulses.tolist(), np.zeros(k.COUNTS_WIDTH, np.int64), np.empty((len(chunk), 2), np.int64))
+
+    def _held(self, relation: Relation, work: _Work, rows_max: int) -> tuple[Chunk, int | None]:
+        """What pulses let go, about `rows_max` rows of it, and the rank of the pulse that has more."""
+        made: list[Chunk] = []
+        until: int | None = None
+        while until is None:
+            if work.is_letting_go:
+                made.append(self._let_go(relation, work.pulses[0], rows_max))
+                rows_max -= len(made[-1])
+                if relation.live:
+                    until = work.pulses[0]
+                    break
+                del work.pulses[0]
+                work.is_letting_go = False
+            end = int(work.chunk.rank.searchsorted(work.pulses[0], "right")) if work.pulses else len(work.chunk)
+            self._take(relation, work, end)
+            if not work.pulses:
+                break
+            work.is_letting_go = True
+        relation.forget_outputs()
+        return _joined(made, len(self.schema)), until
+
+    def _take(self, relation: Relation, work: _Work, until: int) -> None:
+        chunk, at = work.chunk, int(work.counts[k.AT])
+        if at >= until:
+            return
+        first = int(relation.pages.rows.state[slots.ARRIVALS]) - at
+        numbers = np.arange(first, first + len(chunk)).reshape(-1, 1) if not self._folds else chunk.lanes[:0]
+        events = k.EventArrays(chunk.opcode, chunk.flags, chunk.lanes, chunk.valid, self._keys, numbers)
+        while True:
+            rows = relation.pages.rows
+            if self._folds:
+                state = k.fold_in(rows, _POLICY, self._shape, events, np.int64(until), work.refused, work.counts)
+            else:
+                state = k.keep_in(rows, _POLICY, self._shape, events, np.int64(until), work.counts)
+            if state == k.DONE:
+                return
+            relation.pages.make_room()
+
+    def _let_go(self, relation: Relation, rank: int, rows_max: int) -> Chunk:
+        room = max(0, min(rows_max, k.ENTRY_ROWS_MAX * relation.live))
+        size, width = room + k.ENTRY_ROWS_MAX, len(self.schema)
+        opcode, flags = np.empty(size, np.uint8), np.empty(size, np.uint8)
+        lanes, valid = np.empty((size, width), np.int64), np.empty((size, width), np.bool_)
+        count = int(k.let_go(relation.pages.rows, _POLICY, self._shape, k.TakenRows(opcode, flags, lanes, valid), np.int64(room)))
+        return Chunk(np.full(count, rank, np.int64), opcode[:count], flags[:count], lanes[:count], valid[:count])
+
+    def _refused(self, work: _Work, strings: StringTable) -> BadEvents:
+        """Changes without a key belong to no row."""
+        told = work.refused[: int(work.counts[k.REFUSED])].copy()
+        work.counts[k.REFUSED] = 0
+        return refusals(Resolution(_NOTHING_MADE, told[:, 0], told[:, 1]), work.chunk, self.schema, strings)
+
+
+def _unknown_news(window: ResolvedWindow) -> ProjectError:
+    message = f"window {window.id} emits what is new, but it makes events as they are published, of which that is not known"
+    hint = f"give window {window.id} or its source an index such as pi_HASH, or make the source insert-only"
+    return ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])
+
+
+_NOTHING_MADE: Int64s = np.empty((0, 5), np.int64)
+
+
+def _shape(schema: Schema, images: int) -> k.EntryShape:
+    width = len(schema)
+    has = images * width if images else width
+    return k.EntryShape(width, images, has, has + max(images, 1))
+
+
+def _relation(schema: Schema, shape: k.EntryShape) -> Relation:
+    """What waits, as the kernels lay it out."""
+    codes = tuple(image * shape.width + at for image in range(max(shape.images, 1)) for at in coded_columns(schema))
+    if not shape.images:
+        return Relation(Shape(shape.width + k.EVENT_FIELDS, (shape.width + k.EVENT_FIELDS - 1,), codes), _POLICY)
+    return Relation(Shape(shape.flags + shape.images - 1, schema.key_indexes, codes), _POLICY)
+
+
+def _joined(chunks: Sequence[Chunk], width: int) -> Chunk:
+    """One after the other."""
+    filled = [chunk for chunk in chunks if len(chunk)]
+    whole = filled[0] if filled else Chunk.empty(width)
+    for chunk in filled[1:]:
+        whole = whole.joined(chunk)
+    return whole

@@ -1,0 +1,303 @@
+"""Loops of what waits for a pulse (see `stages.emission`): changes are folded by key, or stand in order as they came.
+
+A row of the relation that holds them is an entry. Where changes are folded, it has images, each a row of the window: WAS, what was
+there at the last pulse; NOW; and, where changes by retention are told apart, BETWEEN. Behind them stands for each image 1 where
+there is a row, and then the flags of the newest change and of the one before it, 0 where there is none: that leads from WAS to
+BETWEEN, and the newest one from there to NOW. Where nothing is folded, an entry is one event: a row, its opcode, its flags and its
+number.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hotspare.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.rows.compile import Whole, kernel
+from hotspare.table.loops.index import (
+    NONE,
+    add,
+    agree,
+    enter,
+    entry_of,
+    find,
+    has_all,
+    has_room,
+    key_hash,
+    place_of,
+    replace,
+    slot_at,
+)
+from hotspare.table.loops.pages import Rows, free_slot, is_ready, take_slot, tidy
+from hotspare.table.loops.relation import (
+    DELETE,
+    INSERT,
+    REFUSED_NULL_KEY,
+    RETENTION,
+    SAFE_DELETE,
+    UPDATE_BLOCK,
+    Policy,
+    give_up,
+    insert_row,
+    replace_row,
+    whole_flags,
+)
+from hotspare.table.loops.slots import FIRST, LIVE
+
+AT, REFUSED = 0, 1
+"""Entries of `counts`: events taken, and how many of them are refused."""
+COUNTS_WIDTH = 2
+DONE, NEEDS_ROOM = np.int64(0), np.int64(1)
+ENTRY_ROWS_MAX = 4
+"""So many outputs come of an entry at most."""
+
+
+WAS, NOW, BETWEEN = np.int64(0), np.int64(1), np.int64(2)
+"""Images."""
+EVENT_FIELDS = 3
+"""An event that is not folded is so many fields longer than its row."""
+
+
+class EntryShape(NamedTuple):
+    """`width`: fields of the window's rows; `images`: 2 or 3, 0 where nothing is folded; `has`, `flags`: the first columns of
+    these, of an event its opcode and its flags."""
+
+    width: int
+    images: int
+    has: int
+    flags: int
+
+
+class EventArrays(NamedTuple):
+    """A chunk, and which fields are the key. `numbers`, int64[n, 1]: of events that are not folded."""
+
+    opcode: UInt8s
+    flags: UInt8s
+    lanes: Int64s
+    valid: Bools
+    keys: Int64s
+    numbers: Int64s
+
+
+class TakenRows(NamedTuple):
+    """Has room for ENTRY_ROWS_MAX more than there may be."""
+
+    opcode: UInt8s
+    flags: UInt8s
+    lanes: Int64s
+    valid: Bools
+
+
+@kernel
+def blank(rows: Rows) -> Whole:
+    """A fresh entry, of which nothing is written."""
+    slot = take_slot(rows)
+    for j in range(rows.lanes.shape[1]):
+        rows.lanes[slot, j] = 0
+        rows.valid[slot, j] = False
+    return slot
+
+
+@kernel
+def put_row(rows: Rows, slot: Whole, begin: Whole, width: Whole, lanes: Int64s, valid: Bools, row: Whole, at: Whole) -> None:
+    """Fields of another row, from its column `at` on, into the columns of an entry from `begin` on."""
+    for j in range(width):
+        rows.lanes[slot, begin + j] = lanes[row, at + j]
+        rows.valid[slot, begin + j] = valid[row, at + j]
+
+
+@kernel
+def put_number(rows: Rows, slot: Whole, column: Whole, number: Whole) -> None:
+    rows.lanes[slot, column] = number
+    rows.valid[slot, column] = True
+
+
+@kernel
+def put_image(rows: Rows, slot: Whole, shape: EntryShape, image: Whole, events: EventArrays, row: Whole) -> None:
+    """The row of an event; nothing for NONE."""
+    if row >= 0:
+        put_row(rows, slot, image * shape.width, shape.width, events.lanes, events.valid, row, 0)
+    put_number(rows, slot, shape.has + image, np.int64(row >= 0))
+
+
+@kernel
+def take_image(rows: Rows, slot: Whole, shape: EntryShape, image: Whole, old: Whole, of: Whole) -> None:
+    """An image of another entry."""
+    there = rows.lanes[old, shape.has + of]
+    if there == 1:
+        put_row(rows, slot, image * shape.width, shape.width, rows.lanes, rows.valid, old, of * shape.width)
+    put_number(rows, slot, shape.has + image, there)
+
+
+@kernel
+def put_key(rows: Rows, slot: Whole, keys: Int64s, lanes: Int64s, row: Whole) -> None:
+    """By which the entry is found: it stands in WAS, whether there was a row or not."""
+    for k in range(len(keys)):
+        put_number(rows, slot, keys[k], lanes[row, keys[k]])
+
+
+@kernel
+def begin_entry(rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, was: Whole, now: Whole, flags: Whole) -> Whole:
+    """The first change of a key since the last pulse."""
+    slot = blank(rows)
+    put_image(rows, slot, shape, WAS, events, was)
+    put_key(rows, slot, events.keys, events.lanes, was if was >= 0 else now)
+    put_image(rows, slot, shape, NOW, events, now)
+    put_number(rows, slot, shape.flags, flags)
+    if shape.images == 3:
+        put_number(rows, slot, shape.has + BETWEEN, np.int64(0))
+        put_number(rows, slot, shape.flags + 1, np.int64(0))
+    insert_row(rows, policy, slot)
+    return slot
+
+
+@kernel
+def is_of_retention(flags: Whole) -> bool:
+    return bool(np.int64(flags & RETENTION) != 0)
+
+
+@kernel
+def change_entry(rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, old: Whole, now: Whole, flags: Whole) -> Whole:
+    """One more change of a key: the new version of its entry; NONE where nothing is left to be told of it.
+
+    Of changes that differ in whether retention made them, two are told: the newest one, and one for all before it.
+    """
+    before: Whole = np.int64(0)
+    between: Whole = BETWEEN
+    if shape.images == 3:
+        before = np.int64(rows.lanes[old, shape.flags + 1])
+        if is_of_retention(rows.lanes[old, shape.flags]) != is_of_retention(flags):
+            before, between = np.int64(rows.lanes[old, shape.flags]), NOW
+    was_there = rows.lanes[old, shape.has + WAS] == 1
+    if before != 0 and rows.lanes[old, shape.has + between] == 0:
+        if not was_there:  # what came before is nothing
+            before = np.int64(0)
+        elif now < 0:  # the newest is nothing
+            before, flags = np.int64(0), before
+    if before == 0 and not was_there and now < 0:
+        return NONE
+    slot = blank(rows)
+    put_key(rows, slot, rows.keys, rows.lanes, old)
+    take_image(rows, slot, shape, WAS, old, WAS)
+    put_image(rows, slot, shape, NOW, events, now)
+    put_number(rows, slot, shape.flags, flags)
+    if shape.images == 3:
+        put_number(rows, slot, shape.flags + 1, before)
+        put_number(rows, slot, shape.has + BETWEEN, np.int64(0))
+        if before != 0:
+            take_image(rows, slot, shape, BETWEEN, old, between)
+    replace_row(rows, policy, slot, old)
+    free_slot(rows, old)
+    return slot
+
+
+@kernel
+def same_key(events: EventArrays, a: Whole, b: Whole) -> bool:
+    same = agree(events.lanes, a, events.keys, events.lanes, b, events.keys)
+    return bool(same and has_all(events.valid, b, events.keys))
+
+
+@kernel
+def fold_in(
+    rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, until: Whole, refused: Int64s, counts: Int64s
+) -> Whole:
+    """Take resolved events before row `until`, and fold them. DONE, or NEEDS_ROOM: there is none for the next event.
+
+    An update block whose rows have different keys is an insert and a delete.
+    """
+    i = np.int64(counts[AT])
+    while i < until:
+        if not has_all(events.valid, i, events.keys):
+            refused[counts[REFUSED], 0], refused[counts[REFUSED], 1] = i, REFUSED_NULL_KEY
+            counts[REFUSED] += 1
+            i += 1
+            continue
+        h = key_hash(events.lanes, i, events.keys)
+        if not is_ready(rows) or not has_room(rows.by_key, h):
+            break
+        tidy(rows, np.int64(0))
+        opcode, flags = np.int64(events.opcode[i]), whole_flags(events.flags[i])
+        was, now, taken = NONE, i, np.int64(1)
+        if DELETE <= opcode <= SAFE_DELETE:
+            was, now = i, NONE
+        elif opcode == UPDATE_BLOCK and same_key(events, i, i + 1):
+            was, taken = i + 1, np.int64(2)
+        place = find(rows.by_key, rows.lanes, rows.keys, events.lanes, i, events.keys, h)
+        old = slot_at(rows.by_key, place)
+        if old < 0:
+            enter(rows.by_key, place, entry_of(h, begin_entry(rows, policy, shape, events, was, now, flags)))
+        else:
+            slot = change_entry(rows, policy, shape, events, old, now, flags)
+            if slot < 0:
+                give_up(rows, policy, old, place)
+            else:
+                replace(rows.by_key, place, entry_of(h, slot))
+        i += taken
+    counts[AT] = i
+    return DONE if i >= until else NEEDS_ROOM
+
+
+@kernel
+def keep_in(rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, until: Whole, counts: Int64s) -> Whole:
+    """Take events before row `until` as they are. As `fold_in`."""
+    i = np.int64(counts[AT])
+    while i < until:
+        h = key_hash(events.numbers, i, events.keys)
+        if not is_ready(rows) or not has_room(rows.by_key, h):
+            break
+        tidy(rows, np.int64(0))
+        slot = blank(rows)
+        put_row(rows, slot, 0, shape.width, events.lanes, events.valid, i, 0)
+        put_number(rows, slot, shape.has, np.int64(events.opcode[i]))
+        put_number(rows, slot, shape.flags, np.int64(events.flags[i]))
+        put_number(rows, slot, shape.flags + 1, events.numbers[i, 0])
+        add(rows.by_key, h, slot)
+        insert_row(rows, policy, slot)
+        i += 1
+    counts[AT] = i
+    return DONE if i >= until else NEEDS_ROOM
+
+
+@kernel
+def tell_row(
+    rows: Rows, shape: EntryShape, slot: Whole, image: Whole, opcode: Whole, flags: Whole, out: TakenRows, at: Whole
+) -> Whole:
+    out.opcode[at], out.flags[at] = opcode, flags
+    for j in range(shape.width):
+        out.lanes[at, j] = rows.lanes[slot, image * shape.width + j]
+        out.valid[at, j] = rows.valid[slot, image * shape.width + j]
+    return np.int64(at + 1)
+
+
+@kernel
+def tell_change(rows: Rows, shape: EntryShape, slot: Whole, a: Whole, b: Whole, flags: Whole, out: TakenRows, at: Whole) -> Whole:
+    """What leads from image a to image b; where the next output stands."""
+    was_there, is_there = rows.lanes[slot, shape.has + a] == 1, rows.lanes[slot, shape.has + b] == 1
+    if is_there:
+        at = tell_row(rows, shape, slot, b, UPDATE_BLOCK if was_there else INSERT, flags, out, at)
+    if was_there:
+        at = tell_row(rows, shape, slot, a, DELETE, flags, out, at)
+    return at
+
+
+@kernel
+def let_go(rows: Rows, policy: Policy, shape: EntryShape, out: TakenRows, room: Whole) -> Whole:
+    """Take entries out, the oldest first, until nothing is left or there are as many outputs as there is room for; how many there
+    are. The rows of an update block stay together."""
+    at: Whole = np.int64(0)
+    while rows.state[LIVE] > 0 and (at < room or (at > 0 and out.opcode[at - 1] == UPDATE_BLOCK)):
+        slot = np.int64(rows.state[FIRST])
+        if shape.images == 0:
+            at = tell_row(rows, shape, slot, 0, rows.lanes[slot, shape.has], rows.lanes[slot, shape.flags], out, at)
+        else:
+            flags, before = rows.lanes[slot, shape.flags], np.int64(0)
+            if shape.images == 3:
+                before = rows.lanes[slot, shape.flags + 1]
+            if before != 0:
+                at = tell_change(rows, shape, slot, WAS, BETWEEN, before, out, at)
+                at = tell_change(rows, shape, slot, BETWEEN, NOW, flags, out, at)
+            else:
+                at = tell_change(rows, shape, slot, WAS, NOW, flags, out, at)
+        give_up(rows, policy, slot, place_of(rows.by_key, key_hash(rows.lanes, slot, rows.keys), slot))
+    return at

@@ -1,0 +1,90 @@
+"""What stands behind a window with a splitter: the slot by which each of its rows leaves (SPEC A34).
+
+Each row has the slot that its own values give, the old row of an update block as well. So an update that moves a row from one slot
+to another is a delete by the one and an insert by the other, and what leaves by a slot folds to the window's rows that have it.
+That is only so where the values decide: a splitter that looks at more, or at values that are not there, is refused.
+
+A row without a number (null, or an expression that fails: a bad event says so) leaves by the edges that take every event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.base.errors import Mistake, ProjectError
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.rows.changelog import Opcodes
+from hotspare.rows.chunk import Chunk, Int64s, Timeline
+from hotspare.rows.refusals import Refusals
+from hotspare.table.lanes import CODED, to_arrow
+from hotspare.table.pages import Page
+from hotspare.table.strings import StringTable
+from hotspare.table.text_pieces import text_pieces
+from hotspare.windows.shared.contract import Applied, Input, Operator
+from hotspare.windows.shared.expressions import splitter_of
+from hotspare.windows.shared.keyed import bad_events
+from hotspare.windows.shared.stateless import Splitting, event_columns
+
+NO_SLOT = -2
+"""No edge has it."""
+
+
+class SplitterOperator(Operator):
+    """Its one input is what the window puts out; all of it comes out, with slots."""
+
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+        super().__init__(window, inputs)
+        self._work = Splitting(splitter_of(window.id, window.window, self.schema))
+        (given,) = self.inputs
+        _check(window, given, self._work)
+        self.leaving = given.changelog
+        index = self.schema.index
+        self._read = tuple((name, index[name], self.schema.fields[index[name]].type) for name in self._work.fields if name in index)
+        self._texts = tuple(i for _, i, type_ in self._read if type_ in CODED)
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        (chunk,) = inputs
+        if not len(chunk):
+            return Applied(chunk)
+        slots, refused = np.empty(len(chunk), np.int64), []
+        for begin, end in text_pieces(chunk.lanes, self._texts, strings):
+            some = chunk.between(begin, end)
+            done = self._work.evaluate(self._columns(some, strings), some.opcode)
+            slots[begin:end] = _numbers(done.computed[0])
+            refused.append((begin, done.refused))
+        return Applied(chunk, bad_events(Refusals.joined(refused), chunk, self.schema, strings), slots=slots)
+
+    def _columns(self, chunk: Chunk, strings: StringTable) -> dict[str, pa.Array]:
+        columns = event_columns(self._work.fields, self.schema, chunk.opcode, chunk.flags)
+        for name, i, type_ in self._read:
+            columns[name] = to_arrow(chunk.lanes[:, i], chunk.valid[:, i], type_, strings)
+        return columns
+
+
+def _numbers(values: pa.Array) -> Int64s:
+    """Slots; what is no slot is NO_SLOT. -1 stays what it is: every edge."""
+    slots: Int64s = values.fill_null(NO_SLOT).to_numpy()
+    return np.maximum(slots, NO_SLOT)
+
+
+def _check(window: ResolvedWindow, given: Input, work: Splitting) -> None:
+    """ProjectError where a row and its delete could leave by different slots."""
+    opcodes = given.changelog.opcodes
+    place = window.window.splitter.place if window.window.splitter is not None else window.window.place
+    keys = {given.schema.names[i] for i in given.schema.key_indexes}
+    if opcodes is Opcodes.PUBLISHED and not keys.issuperset(work.fields):
+        message = (
+            f"the splitter of window {window.id} uses other fields than keys, and its events leave as they are published: updates "
+            "do not have the old values, partial updates and deletes not all new ones"
+        )
+        hint = "give the window an index such as pi_HASH, or make its source insert-only, or split by the key"
+        raise ProjectError(str(window.id), [Mistake(place, message, hint)])
+    if opcodes is Opcodes.RESOLVED and work.reads_event(given.schema):
+        message = (
+            f"the splitter of window {window.id} uses more than the values of a row, and rows are updated or deleted: a row could "
+            "be deleted by another slot than it was inserted by"
+        )
+        raise ProjectError(str(window.id), [Mistake(place, message, "split by fields, or behind a remove-state window")])

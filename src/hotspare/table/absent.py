@@ -1,0 +1,238 @@
+"""Pages of rows that a restore left in the store: they are read when a key of theirs is asked for, or a few after each step.
+
+An absent page counts as any other: its rows are alive, its place in memory is its own. But what it holds was not read, and no index
+names its rows. So before a chunk is taken, pages that may hold one of its keys are brought (`key_pages` tell which), and before an
+event clears a page, that one. Where rows leave by retention, pages with those that leave next are (`unlinked`). Nothing else asks
+for rows that no event names; relations of which that is not so are read whole.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+
+import numpy as np
+
+from hotspare.base.errors import SnapshotDamaged
+from hotspare.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.table.key_pages import AskedBy, Halves, Leaves, group_of
+from hotspare.table.loops import absent as k
+from hotspare.table.loops.slots import NEVER
+from hotspare.table.pages import Columns
+from hotspare.table.row_index import empty_index, grown_index
+from hotspare.table.row_layout import StoredRows, Times, stored_rows
+from hotspare.table.strings import FrozenStrings, StringTable
+
+
+class WhenRead(Enum):
+    """When a relation is read after a restore."""
+
+    WHOLE = "whole"
+    AT_USE = "at use"
+
+
+class KeptPages(Mapping[int, Columns]):
+    """Row pages of a part by number, which can be read at any later time. What comes of it raises what a store does."""
+
+    @abstractmethod
+    def unbound(self, number: int) -> tuple[Columns, FrozenStrings]:
+        """A page whose codes are those of these strings; from any thread."""
+
+    @property
+    @abstractmethod
+    def stay(self) -> bool:
+        """Whether that is so: pages that are in memory anyway are read at once."""
+
+    @property
+    @abstractmethod
+    def key_numbers(self) -> Sequence[int]:
+        """Of its key pages; none where row pages cannot be read later."""
+
+    @abstractmethod
+    def key_page(self, number: int) -> Columns: ...
+
+    @abstractmethod
+    def expect(self, numbers: Sequence[int]) -> None:
+        """These row pages are read soon; best effort."""
+
+    @abstractmethod
+    def expect_keys(self) -> None:
+        """All key pages are read soon; best effort."""
+
+    @abstractmethod
+    def known(self, number: int) -> object:
+        """What the store knows a row page by; None: nothing is said."""
+
+    @abstractmethod
+    def key_page_known(self, number: int) -> object: ...
+
+    @property
+    @abstractmethod
+    def strings(self) -> StringTable:
+        """In which strings get their codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageReader:
+    """Reads row pages of a snapshot in which `arrivals` rows had arrived."""
+
+    kept: KeptPages
+    width: int
+    times: Times
+    keys: tuple[int, ...]
+    arrivals: int
+
+    def rows(self, number: int, alive: Bools) -> StoredRows:
+        """SnapshotDamaged where they cannot be had."""
+        return self._checked(self.kept[number], number, alive)
+
+    def unbound_rows(self, number: int, alive: Bools) -> tuple[StoredRows, FrozenStrings]:
+        """As `rows`, from any thread; codes are those of these strings."""
+        columns, strings = self.kept.unbound(number)
+        return self._checked(columns, number, alive), strings
+
+    def _checked(self, columns: Columns, number: int, alive: Bools) -> StoredRows:
+        stored = stored_rows(columns, number, alive, self.width, self.times)
+        stored.check(self.keys, self.arrivals)
+        return stored
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenAbsent:
+    """What was absent when a snapshot was taken."""
+
+    is_absent: UInt8s
+    numbers: Int64s
+    reader: PageReader
+
+
+class AbsentPages:
+    """Pages by their place in memory, which is that in `numbers` at first. Those at `places` are absent."""
+
+    def __init__(self, reader: PageReader, numbers: Int64s, places: Int64s, asked_by: AskedBy, spans: int) -> None:
+        self.is_absent: UInt8s = np.zeros(len(numbers), np.uint8)
+        self.is_absent[places] = 1
+        self.left = len(places)
+        self._reader, self._numbers, self._asked_by, self._spans = reader, numbers, asked_by, spans
+        self._groups = np.unique(group_of(numbers[places], spans)).tolist()
+        self._read: list[tuple[tuple[Halves, ...], Int64s]] | None = None
+        """Halves in each way and places of their pages, of key pages that are not in the index yet; None before they were read."""
+        self._indexes = [empty_index() for _ in asked_by.ways]
+        """In each way, places of absent pages, and of those that were, by halves."""
+        self._least: Int64s = np.full(len(numbers), -NEVER)
+        """By what the first row of a page leaves, or before; good when key pages were read."""
+        self._by_least: list[int] = []
+        """Places of pages that may be absent, the one with the first row at the end; none before they are asked for."""
+
+    @classmethod
+    def of(cls, reader: PageReader, numbers: Int64s, counts: Int64s, asked_by: AskedBy, spans: int) -> AbsentPages | None:
+        """All but the page that is being filled, where key pages tell of them; None where none is left."""
+        full = numbers[:-1]
+        is_told = np.isin(group_of(full, spans), np.array(reader.kept.key_numbers, np.int64)) & (counts[:-1] > 0)
+        return cls(reader, numbers, np.flatnonzero(is_told), asked_by, spans) if is_told.any() else None
+
+    def rows(self, place: int, alive: Bools) -> StoredRows:
+        return self._reader.rows(int(self._numbers[place]), alive)
+
+    def expect(self, places: Sequence[int]) -> None:
+        """These are read soon."""
+        self._reader.kept.expect(self._numbers[places].tolist())
+
+    def came(self, place: int) -> None:
+        """It is in memory from now on."""
+        self.is_absent[place] = 0
+        self.left -= 1
+
+    def check_least(self, place: int, stored: StoredRows) -> None:
+        """SnapshotDamaged where a row of a page leaves before what was said of it."""
+        leaves = self._asked_by.leaves.of(stored.order, stored.time)
+        if len(leaves) and int(leaves.min()) < self._least[place]:
+            raise SnapshotDamaged("a page of keys says another time of a page of rows than that has")
+
+    @property
+    def least(self) -> int:
+        """No row of an absent page leaves before. There is one."""
+        return int(self._least[self.next()])
+
+    def next(self) -> int:
+        """The place of the absent page whose rows leave first."""
+        if not self._by_least:
+            self._to_enter()
+            places = np.flatnonzero(self.is_absent)
+            self._by_least = places[np.argsort(-self._least[places], kind="stable")].tolist()
+        while not self.is_absent[self._by_least[-1]]:
+            self._by_least.pop()
+        return self._by_least[-1]
+
+    def asked(self, lanes: Int64s) -> list[int]:
+        """Places of pages that may hold a row with a key of these."""
+        return self._asked(lanes[:, list(self._asked_by.keys)], 0)
+
+    def asked_by_conditions(self, values: Int64s) -> list[int]:
+        """Of pages that may hold a row with such values in the fields of the condition."""
+        return self._asked(*self._asked_by.by_conditions(values))
+
+    def _asked(self, values: Int64s, way: int) -> list[int]:
+        halves = np.unique(self._asked_by.ways[way].halves(values, self._reader.kept.strings.hashes))
+        asked = np.zeros(len(self._numbers), np.uint8)
+        k.look_up_pages(self._indexes[way], halves, self.is_absent, asked)
+        filter_ = np.zeros(1 << k.FILTER_BITS >> 6, np.uint64)
+        for told, places in self._to_enter():
+            k.look_through(told[way].halves, told[way].ends, places, self.is_absent, halves, filter_, asked)
+        found: list[int] = np.flatnonzero(asked).tolist()
+        return found
+
+    def _to_enter(self) -> list[tuple[tuple[Halves, ...], Int64s]]:
+        if self._read is None:
+            self._reader.kept.expect_keys()
+            self._read = [self._told(number) for number in self._groups]
+        return self._read
+
+    def _told(self, number: int) -> tuple[tuple[Halves, ...], Int64s]:
+        columns, numbers = self._reader.kept.key_page(number), self._numbers
+        halves = tuple(Halves.load(columns, way) for way in range(len(self._indexes)))
+        at = np.minimum(np.searchsorted(numbers, halves[0].numbers), len(numbers) - 1)
+        places = np.where(numbers[at] == halves[0].numbers, at, -1)
+        missing = np.setdiff1d(np.flatnonzero(self.is_absent & (group_of(numbers, self._spans) == number)), places)
+        if len(missing):
+            raise SnapshotDamaged("a page of keys lacks a page of rows")
+        if (least := halves[0].least.get(self._asked_by.leaves)) is not None:
+            self._least[places[places >= 0]] = np.clip(least[places >= 0], -NEVER, NEVER)
+        return halves, places
+
+    def enter_some(self) -> bool:
+        """Let the index tell what one more key page tells; False where it tells all."""
+        waiting = self._to_enter()
+        if not waiting:
+            return False
+        told, places = waiting.pop()
+        for way, each in enumerate(told):
+            self._enter(each, places, way)
+        return True
+
+    def _enter(self, told: Halves, places: Int64s, way: int) -> None:
+        at = 0
+        while at < len(told.halves):
+            at = int(k.enter_halves(self._indexes[way], told.halves, told.ends, places, self.is_absent, at))
+            if at < len(told.halves):
+                self._indexes[way] = grown_index(self._indexes[way])
+
+    def first(self, count: int) -> list[int]:
+        """Of those that are absent, the ones whose rows leave first."""
+        if self._asked_by.leaves is Leaves.NEVER:
+            found: list[int] = np.flatnonzero(self.is_absent)[:count].tolist()
+            return found
+        self.next()
+        return list(islice((place for place in reversed(self._by_least) if self.is_absent[place]), count))
+
+    @property
+    def bytes(self) -> int:
+        """Of memory for telling which page is asked for."""
+        waiting = sum(each.halves.nbytes for told, _ in self._read or () for each in told)
+        return waiting + sum(each.table.itemsize * len(each.scratch) * int(each.sizes[1]) for each in self._indexes)
+
+    def freeze(self) -> FrozenAbsent:
+        return FrozenAbsent(self.is_absent.copy(), self._numbers, self._reader)

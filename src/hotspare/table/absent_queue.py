@@ -1,0 +1,132 @@
+"""Rows of a queue that a restore left in the store: they are read when they may leave, the oldest first, or after each step.
+
+Of a queue only the oldest rows are looked at, and new ones come behind the newest. So nothing has to tell where a key is: absent
+are the rows of whole pages that follow each other, from one position on to another. The page that is being filled is never one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hotspare.base.errors import SnapshotDamaged
+from hotspare.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.table.absent import PageReader
+from hotspare.table.loops import queue as k
+from hotspare.table.loops.relation import (
+    COUNT_JUMPING,
+    COUNT_SLIDING,
+    DELETE,
+    SAFE_DELETE,
+    TIME_JUMPING,
+    TIME_SLIDING,
+    Policy,
+    boundary_passed,
+)
+from hotspare.table.loops.slots import FIRST, LAST, UNSET
+from hotspare.table.row_layout import Layout, StoredRows
+from hotspare.table.strings import FrozenStrings
+
+_AHEAD = 4
+"""So many pages are asked for before they are read."""
+
+
+@dataclass(slots=True)
+class AbsentRows:
+    """Rows at positions from `begin` to before `end`, of which the last page is whole, and the first one from `begin` on."""
+
+    reader: PageReader
+    page_slots: int
+    begin: int
+    end: int
+
+    @classmethod
+    def of(cls, reader: PageReader | None, layout: Layout, first: int, pages_min: int) -> AbsentRows | None:
+        """Returns the pages of a layout whose oldest row is number `first`, without the one that is being filled; None if there are
+        fewer than `pages_min`, or if they cannot be read later."""
+        if reader is None or not reader.kept.stay or len(layout.numbers) < pages_min:
+            return None
+        absent = cls(reader, layout.page_slots, first, int(layout.numbers[-1]) * layout.page_slots)
+        if absent.pages <= 0:
+            return None
+        absent.expect()
+        return absent
+
+    @property
+    def pages(self) -> int:
+        """How many are left."""
+        return self.end // self.page_slots - self.begin // self.page_slots
+
+    def expect(self) -> None:
+        """The next ones are read soon."""
+        number = self.begin // self.page_slots
+        self.reader.kept.expect(list(range(number, number + min(_AHEAD, self.pages))))
+
+    def has(self, number: int) -> bool:
+        """Whether a page is absent."""
+        return self.begin < (number + 1) * self.page_slots <= self.end
+
+    def next(self) -> StoredRows:
+        """The oldest page, which is in memory from now on. What the store raises, and SnapshotDamaged."""
+        number, slot = divmod(self.begin, self.page_slots)
+        if slot == 0 and number % _AHEAD == 0:
+            self.expect()
+        alive = np.arange(self.page_slots) >= slot
+        stored = self._checked(self.reader.rows(number, alive), number, alive)
+        self.begin = (number + 1) * self.page_slots
+        return stored
+
+    def unbound(self, number: int, alive: Bools) -> tuple[StoredRows, FrozenStrings]:
+        """As `PageReader.unbound_rows`."""
+        stored, strings = self.reader.unbound_rows(number, alive)
+        return self._checked(stored, number, alive), strings
+
+    def _checked(self, stored: StoredRows, number: int, alive: Bools) -> StoredRows:
+        if not np.array_equal(stored.order, number * self.page_slots + np.flatnonzero(alive)):
+            raise SnapshotDamaged(f"page {number} of a window holds rows in another order than that in which they came")
+        return stored
+
+    def freeze(self) -> AbsentRows:
+        return AbsentRows(self.reader, self.page_slots, self.begin, self.end)
+
+
+class Leaving:
+    """Which rows of a queue `table.loops.queue.take` may look at in one call, beside those that it is given. Times never fall."""
+
+    def __init__(self, ring: k.Ring, policy: Policy, opcode: UInt8s, beats: Int64s, counts: Int64s, rows_max: int) -> None:
+        """`opcode`, of the rows, and `beats` that are given; the other arguments as those of `take`."""
+        left = opcode[counts[k.TAKEN] :]
+        deleted = int(np.count_nonzero((left >= DELETE) & (left <= SAFE_DELETE)))
+        self._ring, self._policy, self._deleted = ring, policy, deleted
+        live, now = int(ring.state[LAST] - ring.state[FIRST]) + len(left) - deleted, beats[counts[k.BEAT] :, 1]
+        passed, expelled = _time_passed(ring.state, policy, now), 0
+        self._since: int | None = None
+        """Rows that are not younger leave by age; None where none does."""
+        if policy.kind == COUNT_SLIDING:
+            expelled = max(0, live - policy.limit)
+        elif (policy.kind == COUNT_JUMPING and live > policy.limit) or (policy.kind == TIME_JUMPING and passed is not None):
+            expelled = live
+        elif policy.kind >= TIME_SLIDING and policy.kind != TIME_JUMPING and passed is not None:
+            self._since = passed - policy.limit
+        self._until = int(ring.state[FIRST]) + deleted + min(rows_max, int(counts[k.LEAVING]) + expelled)
+
+    def reaches(self, position: int) -> bool:
+        """Whether the row there may be looked at, where all before it are in memory."""
+        if position < self._until:
+            return True
+        if self._since is None:
+            return False
+        stays = position - 1 - self._deleted  # if this one stays, so do all behind it; and so many of them may be deleted
+        ring = self._ring
+        return stays < ring.state[FIRST] or int(ring.times[stays % ring.capacity]) <= self._since
+
+
+def _time_passed(state: Int64s, policy: Policy, now: Int64s) -> int | None:
+    """The time by which rows leave at the last of these times, in microseconds; None where none leaves by time."""
+    if policy.kind < TIME_SLIDING or not len(now):
+        return None
+    if policy.kind == TIME_SLIDING:
+        return int(now.max())
+    passed = int(boundary_passed(state.copy(), policy, np.int64(now.max())))
+    return None if passed == UNSET else passed

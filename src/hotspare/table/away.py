@@ -1,0 +1,212 @@
+"""Which pages of rows left memory. A full page does not change any more, so it can leave as it is, and be read where it was.
+
+The values of a row are needed when it changes, goes or is asked for; what stands beside them (validity, order, time) is a
+small part of it, and leaves only when the values of all pages have left. But where no field of a page is null, that leaves with the
+values, and costs nothing when it is asked for.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+
+from hotspare.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.rows.runs import runs
+from hotspare.table.loops import ahead, slots
+from hotspare.table.loops import pages as k
+from hotspare.table.loops.index import Index
+from hotspare.table.memory import LeavingSpace
+
+_VALUES, _VALIDITY, _REST = 0, 1, 2
+_PARTS = (_VALUES, _VALIDITY, _REST)
+
+
+class PagesAway:
+    """Over the pages in `spaces`, each with the entries of it that a slot has, values first. Pages are told by their place."""
+
+    def __init__(self, spaces: Sequence[tuple[LeavingSpace, int]], page_slots: int, pages: int) -> None:
+        self._spaces = (tuple(spaces[:1]), tuple(spaces[1:2]), tuple(spaces[2:]))
+        self._page_slots = page_slots
+        self._is_away: tuple[UInt8s, ...] = tuple(np.zeros(pages, np.uint8) for _ in _PARTS)
+        self._bytes = tuple(page_slots * sum(s.array.itemsize * width for s, width in part) for part in self._spaces)
+        self._is_empty: Bools = np.zeros(pages, np.bool_)
+        """Their memory was given back, and they were not begun since."""
+        self._born: Int64s = np.zeros(pages, np.int64)
+        self._told = 0
+        """Pages of lower numbers have their time."""
+        self._found = np.empty(0, np.int64)
+        self._count = 0
+
+    @staticmethod
+    def can_be(page_slots: int) -> bool:
+        """Whether pages of so many slots are whole pages of the system's memory."""
+        return page_slots % mmap.PAGESIZE == 0
+
+    def leaves_bytes(self, rows: k.Rows) -> int:
+        high = int(rows.state[slots.HIGH])
+        empty = int(np.count_nonzero(self._is_empty[:high]))
+        away = [int(np.count_nonzero(each[:high])) for each in self._is_away]
+        return sum((high - empty - gone) * size for gone, size in zip(away, self._bytes, strict=True))
+
+    def tick(self, rows: k.Rows, now: int) -> None:
+        """Pages that were begun since the last call were begun at `now`."""
+        page, pages = int(rows.state[slots.YOUNGEST]), rows.pages
+        while page >= 0 and pages[page, k.PAGE_NUMBER] >= self._told:
+            self._born[page], self._is_empty[page] = now, False
+            page = int(pages[page, k.PAGE_BEFORE])
+        self._told = int(rows.state[slots.NUMBER])
+
+    def placed(self, rows: k.Rows) -> None:
+        """There are pages now that have no memory until they are `filled`."""
+        self.not_filled(np.arange(int(rows.state[slots.HIGH])))
+        self._told = int(rows.state[slots.NUMBER])
+
+    def not_filled(self, pages: Int64s) -> None:
+        """These have no memory yet."""
+        self._is_empty[pages] = True
+
+    def filled(self, page: int) -> None:
+        self._is_empty[page] = False
+
+    def coldest(self, rows: k.Rows) -> tuple[int, int] | None:
+        for part in _PARTS:
+            if len(pages := self._may_leave(rows, part)):
+                return min(part, 1), int(self._born[pages[0]])
+        return None
+
+    def send(self, rows: k.Rows, size: int) -> int:
+        free = rows.free[: int(rows.state[slots.FREE])]
+        surplus = free[~self._is_empty[free]]
+        if len(surplus):
+            self.forget(surplus)
+            return len(surplus) * sum(self._bytes)
+        for part in _PARTS:
+            pages = self._may_leave(rows, part)[: max(1, size // self._bytes[part])]
+            if not len(pages):
+                continue
+            return self._leave(part, pages)
+        return 0
+
+    def leave(self, page: int) -> None:
+        """The values of a page that was just filled leave at once."""
+        self._leave(_VALUES, np.array([page]))
+
+    def _leave(self, part: int, pages: Int64s) -> int:
+        """How many bytes left."""
+        for begin, end in runs(np.sort(pages)).tolist():
+            for space, width in self._spaces[part]:
+                space.send(begin * self._page_slots * width, end * self._page_slots * width)
+            self._is_away[part][begin:end] = 1
+        size = len(pages) * self._bytes[part]
+        if part == _VALUES:
+            self._count += len(pages)
+            size += self._send_true(pages)
+        return size
+
+    def _send_true(self, pages: Int64s) -> int:
+        """Validity of pages without a null leaves, too; how many bytes did."""
+        ((space, width),), left = self._spaces[_VALIDITY], 0
+        for page in pages[self._is_away[_VALIDITY][pages] == 0].tolist():
+            begin, end = page * self._page_slots * width, (page + 1) * self._page_slots * width
+            if space.send_if_true(begin, end):
+                self._is_away[_VALIDITY][page] = 1
+                left += self._bytes[_VALIDITY]
+        return left
+
+    def _may_leave(self, rows: k.Rows, part: int) -> Int64s:
+        """Pages that are full and hold rows, the oldest first."""
+        high = int(rows.state[slots.HIGH])
+        may = (rows.pages[:high, k.PAGE_LIVE] > 0) & (self._is_away[part][:high] == 0) & ~self._is_empty[:high]
+        if rows.state[slots.OPEN] >= 0:
+            may[int(rows.state[slots.OPEN])] = False
+        found = np.flatnonzero(may)
+        return found[np.argsort(rows.pages[found, k.PAGE_NUMBER], kind="stable")]
+
+    def forget(self, pages: Int64s) -> None:
+        """Nobody needs what is in these pages; their memory, and their room in the page file, are given back."""
+        self._count -= int(self._is_away[_VALUES][pages].sum())
+        for begin, end in runs(np.sort(pages)).tolist():
+            for space, width in chain(*self._spaces):
+                space.give_back(begin * self._page_slots * width, end * self._page_slots * width)
+        for each in self._is_away:
+            each[pages] = 0
+        self._is_empty[pages] = True
+
+    def forget_away(self, pages: Int64s) -> None:
+        """As `forget`, of those that are away; what is in memory is used again as it is."""
+        if self._count and len(gone := pages[self._is_away[_VALUES][pages] == 1]):
+            self.forget(gone)
+
+    def expect(self, rows: k.Rows, lanes: Int64s) -> None:
+        """Fetch, together, what a chunk with these keys is likely to need."""
+        if not self._count:
+            return
+        if rows.state[slots.INDEXED] == 1:
+            self.expect_by(rows.by_key, lanes, rows.keys)
+        for page in self._next_pages(rows, 2 + len(lanes) // self._page_slots):
+            self._want_page(page)
+
+    def expect_by(self, index: Index, lanes: Int64s, columns: Int64s) -> None:
+        """Fetch, together, rows that an index finds by these columns of `lanes`."""
+        if not self._count or not len(lanes):
+            return
+        if len(self._found) < len(lanes):
+            self._found = np.empty(2 * len(lanes), np.int64)
+        is_away = self._is_away[_VALUES]
+        if count := int(ahead.asked_for(index, lanes, columns, np.int64(self._page_slots), is_away, self._found)):
+            self.want(self._found[:count])
+
+    def want(self, where: Int64s) -> None:
+        """Slots that are read soon."""
+        for part, each in enumerate(self._spaces):
+            gone = where[self._is_away[part][where // self._page_slots] == 1]
+            for space, width in each if len(gone) else ():
+                space.want(gone * width, width)
+
+    def expect_scan(self, rows: k.Rows, since: int, count: int) -> None:
+        """The values of about so many slots from position `since` on are read soon, once."""
+        if not self._count:
+            return
+        pages = rows.pages[: int(rows.state[slots.HIGH])]
+        first, last = since // self._page_slots, (since + count) // self._page_slots
+        is_there = (pages[:, k.PAGE_NUMBER] >= first) & (pages[:, k.PAGE_NUMBER] <= last) & (pages[:, k.PAGE_LIVE] > 0)
+        ((space, width),) = self._spaces[_VALUES]
+        for begin, end in (runs(np.flatnonzero(is_there)) * self._page_slots * width).tolist():
+            space.read_ahead(begin, end)
+
+    def read_ahead(self, page: int) -> None:
+        """A snapshot reads the page next; from any thread."""
+        begin, end = page * self._page_slots, (page + 1) * self._page_slots
+        for space, width in chain(*self._spaces):
+            space.read_ahead(begin * width, end * width)
+
+    def _want_page(self, page: int) -> None:
+        begin, end = page * self._page_slots, (page + 1) * self._page_slots
+        for part, each in enumerate(self._spaces):
+            if self._is_away[part][page]:
+                for space, width in each:
+                    space.want_all(begin * width, end * width)
+
+    def _next_pages(self, rows: k.Rows, count: int) -> list[int]:
+        """Pages whose rows are read next whatever comes: those that leave as they came, and those that are cleared."""
+        state, pages = rows.state, rows.pages
+        found: list[int] = []
+        if len(rows.links) and (first := int(state[slots.FIRST])) >= 0:
+            page = first // self._page_slots
+            while page >= 0 and len(found) < count:
+                found.append(page)
+                page = int(pages[page, k.PAGE_AFTER])
+        if int(state[slots.PAGES]) * self._page_slots * 16 > 17 * int(state[slots.LIVE]):
+            page, cleared, most = int(state[slots.HAND]), 0, k.CLEARED_MAX * k.TIMES_A_PAGE * count
+            page = page if page >= 0 else int(state[slots.OLDEST])
+            for _ in range(k.LOOKS_MAX):
+                if page < 0 or cleared >= most:
+                    break
+                if pages[page, k.PAGE_LIVE] * state[slots.PAGES] <= state[slots.LIVE]:
+                    cleared += 1
+                    found.append(page)
+                page = int(pages[page, k.PAGE_AFTER])
+        return found

@@ -1,0 +1,136 @@
+"""Arrow columns to 64-bit lanes and back (`rows.chunk`): the only place that knows how each field type is a lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.model.types import FieldType, Schema
+from hotspare.rows.arrays import ELEMENT, packed, unpacked
+from hotspare.rows.batch import ARROW_TYPE, output_schema
+from hotspare.rows.chunk import Bools, Int64s, all_true, is_all
+from hotspare.table.loops.outputs import split_columns, split_lanes
+from hotspare.table.strings import StringTable
+
+CODED = (FieldType.STRING, FieldType.BLOB, *ELEMENT)
+_PLAIN = (FieldType.INT64, FieldType.DOUBLE, FieldType.DATE, FieldType.STAMP)
+
+
+def coded_columns(schema: Schema) -> tuple[int, ...]:
+    """Which fields are kept as codes of the string table."""
+    return tuple(i for i, f in enumerate(schema.fields) if f.type in CODED)
+
+
+@dataclass(frozen=True)
+class OutputForm:
+    """What is known of a stream's outputs before there are any: computing it costs more than a small batch."""
+
+    schema: Schema
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """`batch.output_schema`."""
+        return output_schema(self.schema)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return list(self.arrow.names)
+
+    def batch(self, columns: list[pa.Array]) -> pa.RecordBatch:
+        """The columns, which have the types of `arrow`, as a batch. They are not looked at again: that costs more than a small
+        batch."""
+        return pa.RecordBatch.from_arrays(columns, names=self._names)
+
+    @cached_property
+    def coded(self) -> tuple[int, ...]:
+        return coded_columns(self.schema)
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether a field's values are its lanes."""
+        return all(f.type in _PLAIN for f in self.schema.fields)
+
+    @cached_property
+    def is_coded(self) -> Bools:
+        """bool[fields]"""
+        return np.array([f.type in CODED for f in self.schema.fields], np.bool_)
+
+
+def to_lane(array: pa.Array, type_: FieldType, strings: StringTable) -> tuple[Int64s, Bools]:
+    """Lane int64[n] and validity bool[n] of an Arrow array of `ARROW_TYPE[type_]`."""
+    if type_ in CODED:
+        return strings.intern(packed(array) if type_.is_array else array)
+    nulls = array.null_count
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if nulls else all_true(len(array))
+    lane = _numbers(array, type_)
+    if nulls:
+        lane = np.where(valid, lane, 0)
+    return lane, valid
+
+
+def _numbers(array: pa.Array, type_: FieldType) -> Int64s:
+    """The lane's bits, undefined where null."""
+    buffer = array.buffers()[1]
+    if len(array) == 0 or buffer is None:
+        return np.zeros(len(array), np.int64)
+    begin, end = array.offset, array.offset + len(array)
+    if type_ is FieldType.INT32:
+        return np.frombuffer(buffer, np.int32)[begin:end].astype(np.int64)
+    if type_ is FieldType.MONEY:  # 18 digits fit the low word of the 128 bits, sign included
+        return np.ascontiguousarray(np.frombuffer(buffer, np.int64)[0::2][begin:end])
+    return np.frombuffer(buffer, np.int64)[begin:end]
+
+
+def to_lanes(arrays: Sequence[pa.Array], schema: Schema, strings: StringTable) -> tuple[Int64s, Bools]:
+    """Lanes int64[n, width] and validity bool[n, width] of one Arrow array per field."""
+    count = len(arrays[0])
+    lanes = np.empty((count, len(schema)), np.int64)
+    valid = np.empty((count, len(schema)), np.bool_)
+    for i, (array, field) in enumerate(zip(arrays, schema.fields, strict=True)):
+        lanes[:, i], valid[:, i] = to_lane(array, field.type, strings)
+    return lanes, valid
+
+
+def to_arrow(lane: Int64s, valid: Bools, type_: FieldType, strings: StringTable) -> pa.Array:
+    """The Arrow array of `ARROW_TYPE[type_]` that a lane and its validity mean, with any stride. Copies what it keeps."""
+    return _array(lane.copy(), None if is_all(valid) else valid, type_, strings)
+
+
+def to_arrow_columns(lanes: Int64s, valid: Bools, schema: Schema, strings: StringTable) -> list[pa.Array]:
+    """One Arrow array per field of lanes int64[n, width] and validity bool[n, width]."""
+    count, width = lanes.shape
+    columns = np.empty((width, count), np.int64)
+    if valid.all():
+        split_lanes(lanes, columns)
+        return [_array(columns[i], None, f.type, strings) for i, f in enumerate(schema.fields)]
+    masks, nulls = np.empty((width, count), np.bool_), np.zeros(width, np.int64)
+    split_columns(lanes, valid, columns, masks, nulls)
+    some = nulls.tolist()
+    return [_array(columns[i], masks[i] if some[i] else None, f.type, strings) for i, f in enumerate(schema.fields)]
+
+
+def _array(lane: Int64s, valid: Bools | None, type_: FieldType, strings: StringTable) -> pa.Array:
+    """`lane` is contiguous and given away; `valid` is None where nothing is null."""
+    if type_ in CODED:
+        known, arrow = np.ones(len(lane), np.bool_) if valid is None else valid, ARROW_TYPE[type_]
+        return unpacked(strings.arrow(lane, known, pa.binary()), arrow) if type_.is_array else strings.arrow(lane, known, arrow)
+    mask = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(ARROW_TYPE[type_], len(lane), [mask, _values(lane, type_)])
+
+
+def _values(lane: Int64s, type_: FieldType) -> pa.Buffer:
+    values: np.ndarray[Any, Any]
+    if type_ is FieldType.INT32:
+        values = lane.astype(np.int32)
+    elif type_ is FieldType.MONEY:
+        values = np.empty((len(lane), 2), np.int64)
+        values[:, 0] = lane
+        values[:, 1] = lane >> 63
+    else:
+        values = lane
+    return pa.py_buffer(values)

@@ -1,0 +1,223 @@
+"""Loops of a relation that keeps the newest rows of each group (SPEC A23 by key): those that agree in the fields `Rows.conditions`.
+
+Beside the rows in their pages stand lists, one for each group, in order of arrival; an index finds the first of a list, which knows
+the last, and how many there are. So an event costs the same however many groups there are, and however many rows they keep.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hotspare.rows.chunk import Int64s
+from hotspare.rows.compile import Whole, called, kernel
+from hotspare.table.loops.index import NONE, enter, entry_of, find, found_together, has_all, key_hash, slot_at
+from hotspare.table.loops.multi_index import (
+    AFTER,
+    BEFORE,
+    NEWEST,
+    UNORDERED,
+    Lists,
+    admit,
+    delist,
+    first_in,
+    put_in_order,
+    stand_in,
+)
+from hotspare.table.loops.pages import NEW_SLOT, OLD_SLOT, Rows, tidy
+from hotspare.table.loops.relation import (
+    DELETE,
+    DONE,
+    INSERT,
+    IS_FULL,
+    MADE,
+    NEEDS_ROOM,
+    OPCODE,
+    PARTIAL,
+    ROOM,
+    ROW,
+    SLOT,
+    InputArrays,
+    OutputArrays,
+    Policy,
+    expel,
+    resolve_row,
+    rows_of_event,
+    what_is_missing,
+)
+from hotspare.table.loops.shared import look_up, room_for
+from hotspare.table.loops.slots import INDEXED, MOVED
+
+MEMBERS = 3
+"""The column of `Lists.links` behind those of `table.loops.multi_index`: in the first of a list, how many there are."""
+LINKS_WIDTH = 4
+
+
+class RowGroups(NamedTuple):
+    """`lists` goes by the fields `Rows.conditions`, none of which is null in any row. `merged`: int64[1, width], room for a row."""
+
+    lists: Lists
+    merged: Int64s
+
+
+@kernel
+def join_group(lists: Lists, slot: Whole) -> None:
+    """Put a row last in the list of its group."""
+    links = lists.links
+    h = key_hash(lists.lanes, slot, lists.conditions)
+    place = find(lists.by_condition, lists.lanes, lists.conditions, lists.lanes, slot, lists.conditions, h)
+    first = slot_at(lists.by_condition, place)
+    links[slot, AFTER] = NONE
+    if first < 0:
+        enter(lists.by_condition, place, entry_of(h, slot))
+        links[slot, BEFORE] = NONE
+        links[slot, NEWEST] = slot
+        links[slot, MEMBERS] = 1
+        return
+    last = links[first, NEWEST]
+    links[last, AFTER] = slot
+    links[slot, BEFORE] = last
+    links[first, NEWEST] = slot
+    links[first, MEMBERS] += 1
+
+
+@kernel
+def admit_to_group(lists: Lists, slot: Whole) -> None:
+    """Put a row in the list of its group where it arrived, after a restore."""
+    links, first = lists.links, first_in(lists, lists.lanes, slot, lists.conditions)
+    members = np.int64(links[first, MEMBERS]) if first >= 0 else np.int64(0)
+    admit(lists, slot)
+    links[slot if first < 0 or links[first, BEFORE] == slot else first, MEMBERS] = members + 1
+
+
+@kernel
+def oldest_of_group(lists: Lists, first: Whole) -> Whole:
+    """The first row of a list, once that is in order of arrival."""
+    if lists.links[first, BEFORE] != UNORDERED:
+        return first
+    members = np.int64(lists.links[first, MEMBERS])
+    oldest = put_in_order(lists, first)
+    lists.links[oldest, MEMBERS] = members
+    return oldest
+
+
+@called
+def leave_group(lists: Lists, slot: Whole) -> None:
+    links = lists.links
+    before, after = links[slot, BEFORE], links[slot, AFTER]
+    if before >= 0:
+        links[first_in(lists, lists.lanes, slot, lists.conditions), MEMBERS] -= 1
+    elif after >= 0:
+        links[after, MEMBERS] = links[slot, MEMBERS] - 1
+    delist(lists, slot)
+
+
+@called
+def stand_in_group(lists: Lists, slot: Whole, old: Whole) -> None:
+    """Put a row where another one of its group stands."""
+    stand_in(lists, slot, old)
+    lists.links[slot, MEMBERS] = lists.links[old, MEMBERS]
+
+
+@called
+def has_room_for_group(rows: Rows, groups: RowGroups, chunk: InputArrays, i: Whole, h: np.uint64) -> bool:
+    """Whether there is room for the group that an event, whose key has the hash `h`, may begin; of a partial update it may be told
+    by new and stored values."""
+    lists = groups.lists
+    if has_all(chunk.valid, i, rows.conditions):
+        return room_for(lists.by_condition, key_hash(chunk.lanes, i, rows.conditions))
+    if not chunk.flags[i] & PARTIAL or rows.state[INDEXED] == 0 or not has_all(chunk.valid, i, rows.keys):
+        return True
+    slot = slot_at(rows.by_key, look_up(rows.by_key, rows.lanes, rows.keys, chunk.lanes, i, rows.keys, h))
+    if slot < 0:
+        return True
+    for at in range(len(rows.conditions)):
+        column = rows.conditions[at]
+        groups.merged[0, column] = chunk.lanes[i, column] if chunk.valid[i, column] else rows.lanes[slot, column]
+    return room_for(lists.by_condition, key_hash(groups.merged, 0, rows.conditions))
+
+
+@kernel
+def tidy_groups(rows: Rows, lists: Lists, made: Whole) -> None:
+    """Once before each event: see to gaps of pages, and follow rows that are moved."""
+    tidy(rows, made)
+    for at in range(rows.state[MOVED]):
+        stand_in_group(lists, rows.moved[at, NEW_SLOT], rows.moved[at, OLD_SLOT])
+    rows.state[MOVED] = 0
+
+
+@kernel
+def follow_groups(lists: Lists, made: Int64s, at: Whole) -> None:
+    """Follow what output number `at`, and the one behind it, tell of a row."""
+    slot = made[at, SLOT]
+    if made[at, OPCODE] == INSERT:
+        join_group(lists, slot)
+    elif made[at, OPCODE] == DELETE:
+        leave_group(lists, slot)
+    else:
+        old = made[at + 1, SLOT]
+        if found_together(lists.lanes, lists.valid, slot, old, lists.conditions):
+            stand_in_group(lists, slot, old)
+        else:
+            leave_group(lists, old)
+            join_group(lists, slot)
+
+
+@kernel
+def evict_first(made: Int64s, first: Whole, last: Whole) -> None:
+    """Moves output number `last`, the delete of an evicted row, before those from number `first` on, of the row that came."""
+    for at in range(last, first, -1):
+        for column in range(made.shape[1]):
+            made[at, column], made[at - 1, column] = made[at - 1, column], made[at, column]
+
+
+@kernel
+def relate_groups(rows: Rows, groups: RowGroups, out: OutputArrays, policy: Policy, chunk: InputArrays) -> Whole:
+    """As `table.loops.relation.relate`, of which no time is asked. A row that comes to a full group lets the oldest of it leave."""
+    lists = groups.lists
+    i = np.int64(out.counts[ROW])
+    while i < len(chunk.rank) and out.counts[MADE] < out.counts[ROOM]:
+        h = key_hash(chunk.lanes, i, rows.keys)
+        missing = what_is_missing(rows, chunk, i, h)
+        if missing == DONE and not has_room_for_group(rows, groups, chunk, i, h):
+            missing = NEEDS_ROOM
+        if missing != DONE:
+            out.counts[ROW] = i
+            return missing
+        made = np.int64(out.counts[MADE])
+        tidy_groups(rows, lists, made)
+        came = resolve_row(rows, out, policy, chunk, i, h)
+        if out.counts[MADE] > made:
+            follow_groups(lists, out.made, made)
+        if came >= 0:
+            first = first_in(lists, lists.lanes, came, lists.conditions)
+            if lists.links[first, MEMBERS] > policy.limit:
+                first = oldest_of_group(lists, first)
+                leave_group(lists, first)
+                expel(rows, out, policy, first, chunk.rank[i])
+                if policy.evicts_first == 1:
+                    evict_first(out.made, made, np.int64(out.counts[MADE] - 1))
+        i += rows_of_event(chunk, i, rows.keys)
+    out.counts[ROW] = i
+    return DONE if i == len(chunk.rank) else IS_FULL
+
+
+@kernel
+def fill_groups(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
+    """Enter rows in order of arrival, from number `begin` on; where it stopped: at the end, or where there is no room."""
+    at = begin
+    while at < len(slots) and room_for(lists.by_condition, key_hash(lists.lanes, slots[at], lists.conditions)):
+        join_group(lists, slots[at])
+        at += 1
+    return at
+
+
+@kernel
+def admit_groups(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
+    """As `fill_groups`, of rows that came from the store after a restore: others may stand in their lists."""
+    at = begin
+    while at < len(slots) and room_for(lists.by_condition, key_hash(lists.lanes, slots[at], lists.conditions)):
+        admit_to_group(lists, slots[at])
+        at += 1
+    return at

@@ -1,0 +1,188 @@
+"""Loops at the engine's two doors: heartbeats and order on the way in, ordinals and digests on the way out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hotspare.rows.chunk import Bools, Int32s, Int64s, Positions, UInt8s
+from hotspare.rows.compile import Whole, kernel
+from hotspare.table.loops.hashing import mix, rotate
+
+UInt64s = npt.NDArray[np.uint64]
+
+BLOCK = 1024
+"""Rows that are split into columns together, so that they are read from the nearest cache."""
+OFFSET, INDEX, ROW = 0, 1, 2
+NEWEST_WIDTH = 3
+_FOLD = np.uint64(0x9E3779B97F4A7C15)
+_NULL = np.uint64(0xD6E8FEB86659FD93)
+"""Stands for a null lane."""
+
+
+@kernel
+def fold(h: np.uint64, value: np.uint64) -> np.uint64:
+    return rotate((h ^ value) * _FOLD, 29)
+
+
+@kernel
+def due_heartbeats(ticks: Int64s, time_us: Int64s, last: Whole, interval: int, out: Int64s) -> int:
+    """Of the rows `ticks`, those that are heartbeats: the first in each interval, counted from 1970 on, so that they do not drift
+    however far ticks are apart. `last`: the heartbeat before. Returns how many were written."""
+    count = 0
+    for i in range(len(ticks)):
+        if time_us[ticks[i]] // interval > last // interval:
+            last = time_us[ticks[i]]
+            out[count] = ticks[i]
+            count += 1
+    return count
+
+
+@kernel
+def first_disorder(positions: Positions, number: Int64s, newest: Int64s) -> Whole:
+    """The first row that does not come after the one before it in its partition, whose number is `number[row]`; -1 if none.
+    `newest`: of each partition OFFSET, INDEX and ROW of its newest row, in and out."""
+    for i in range(len(positions.offsets)):
+        offset, index, at = positions.offsets[i], np.int64(positions.indexes[i]), number[i]
+        if offset < newest[at, OFFSET] or (offset == newest[at, OFFSET] and index <= newest[at, INDEX]):
+            return np.int64(i)
+        newest[at, OFFSET] = offset
+        newest[at, INDEX] = index
+        newest[at, ROW] = i
+    return np.int64(-1)
+
+
+@kernel
+def row_hash(opcode: Whole, flags: Whole, lanes: Int64s, valid: Bools, row: Whole, coded: Bools, hashes: UInt64s) -> np.uint64:
+    """Hash of an event: what it is and what its fields hold, strings by content."""
+    h = fold(np.uint64(opcode), np.uint64(flags))
+    i = np.uint64(row)
+    for j in range(lanes.shape[1]):
+        if not valid[i, j]:
+            h = fold(h, _NULL)
+        elif coded[j]:
+            h = fold(h, hashes[np.uint64(lanes[i, j])])
+        else:
+            h = fold(h, np.uint64(lanes[i, j]))
+    return h
+
+
+@kernel
+def split_columns(lanes: Int64s, valid: Bools, out_lanes: Int64s, out_valid: Bools, nulls: Int64s) -> None:
+    """Rows to columns; `nulls[j]` is increased by the nulls of column j."""
+    for begin in range(0, len(lanes), BLOCK):
+        some, here = lanes[begin : begin + BLOCK], valid[begin : begin + BLOCK]
+        for j in range(lanes.shape[1]):
+            column, mask = out_lanes[j, begin : begin + BLOCK], out_valid[j, begin : begin + BLOCK]
+            count = np.int64(0)
+            for i in range(len(some)):
+                column[i] = some[i, j]
+                mask[i] = here[i, j]
+                count += 1 - np.int64(here[i, j])
+            nulls[j] += count
+
+
+@kernel
+def split_lanes(lanes: Int64s, out_lanes: Int64s) -> None:
+    """The same where nothing is null."""
+    for begin in range(0, len(lanes), BLOCK):
+        some = lanes[begin : begin + BLOCK]
+        for j in range(np.uint64(lanes.shape[1])):
+            column = out_lanes[j, begin : begin + BLOCK]
+            for i in range(np.uint64(len(some))):
+                column[i] = some[i, j]
+
+
+@kernel
+def causes_of(rank: Int64s, positions: Positions, out: Positions) -> None:
+    """Where the rows with these ranks come from."""
+    for i in range(np.uint64(len(rank))):
+        at = np.uint64(rank[i])
+        out.topics[i] = positions.topics[at]
+        out.partitions[i] = positions.partitions[at]
+        out.offsets[i] = positions.offsets[at]
+        out.indexes[i] = positions.indexes[at]
+
+
+@kernel
+def number_outputs(
+    rank: Int64s,
+    opcode: UInt8s,
+    flags: UInt8s,
+    lanes: Int64s,
+    valid: Bools,
+    coded: Bools,
+    hashes: UInt64s,
+    positions: Positions,
+    digest: np.uint64,
+    ordinal: Whole,
+    ordinals: Int32s,
+    digests: UInt64s,
+) -> None:
+    """Give each output its ordinal among those of its position, and the digest of the stream up to it, beginning with `ordinal` and
+    `digest`."""
+    for i in range(len(rank)):
+        at = np.uint64(rank[i])
+        if i > 0:
+            ordinal = ordinal + 1 if rank[i - 1] == rank[i] else 0
+        h = row_hash(opcode[i], flags[i], lanes, valid, i, coded, hashes)
+        h = fold(h, (np.uint64(positions.topics[at]) << np.uint64(32)) ^ np.uint64(positions.partitions[at]))
+        h = fold(h, np.uint64(positions.offsets[at]))
+        h = fold(h, (np.uint64(positions.indexes[at]) << np.uint64(32)) ^ np.uint64(ordinal))
+        digest = mix(digest ^ h)
+        ordinals[i] = ordinal
+        digests[i] = digest
+
+
+class OutputColumns(NamedTuple):
+    """longs    int64[2 + fields, rows]: sequence, offset, and lanes
+    digests  uint64[rows]
+    ints     int32[4, rows]: topic, partition, index, ordinal
+    bytes    uint8[2, rows]: opcode, flags
+    """
+
+    longs: Int64s
+    digests: UInt64s
+    ints: Int32s
+    bytes: UInt8s
+
+    @classmethod
+    def empty(cls, fields: int, rows: int) -> OutputColumns:
+        return cls(
+            np.empty((2 + fields, rows), np.int64),
+            np.empty(rows, np.uint64),
+            np.empty((4, rows), np.int32),
+            np.empty((2, rows), np.uint8),
+        )
+
+
+@kernel
+def write_outputs(
+    rank: Int64s,
+    opcode: UInt8s,
+    flags: UInt8s,
+    lanes: Int64s,
+    valid: Bools,
+    coded: Bools,
+    hashes: UInt64s,
+    positions: Positions,
+    digest: np.uint64,
+    ordinal: Whole,
+    sequence: Whole,
+    to: OutputColumns,
+    at: Whole,
+) -> None:
+    """`number_outputs`, and write the outputs to columns, from row `at` on; `sequence` is that of the first."""
+    end = at + len(rank)
+    ordinals, digests = to.ints[3, at:end], to.digests[at:end]
+    number_outputs(rank, opcode, flags, lanes, valid, coded, hashes, positions, digest, ordinal, ordinals, digests)
+    for i in range(len(rank)):
+        cause, row = rank[i], at + i
+        to.longs[0, row], to.longs[1, row] = sequence + i, positions.offsets[cause]
+        to.ints[0, row], to.ints[1, row] = positions.topics[cause], positions.partitions[cause]
+        to.ints[2, row] = positions.indexes[cause]
+        to.bytes[0, row], to.bytes[1, row] = opcode[i], flags[i]
+        for j in range(lanes.shape[1]):
+            to.longs[2 + j, row] = lanes[i, j]

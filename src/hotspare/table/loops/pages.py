@@ -1,0 +1,263 @@
+"""Pages of a relation's rows: a log. A new version of a row takes the next slot of the page that is being filled; no slot is
+written twice, and a page is used again when nobody needs any row of it.
+
+Pages are numbered in the order in which they are begun. Which row stands where, by number and slot, depends on the events alone:
+not on how the input was cut, nor on where in memory a page is. So pages that are full do not change but by rows that go, and a
+snapshot costs what came since the one before.
+
+Rows that go leave gaps. When there are too many, pages with many gaps are cleared, beginning with older ones: their rows are
+written anew, as the newest. That takes place between two events, one page at a time.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hotspare.rows.chunk import Bools, Int64s
+from hotspare.rows.compile import Whole, kernel
+from hotspare.table.loops.index import Index, entry_of, key_hash, place_of, replace
+from hotspare.table.loops.slots import (
+    EITHER,
+    EMPTIED,
+    FILL,
+    FREE,
+    HAND,
+    HEAP_PLACE,
+    HEAP_SLOT,
+    HIGH,
+    IN_HEAP,
+    IN_RUN,
+    INDEXED,
+    LIVE,
+    MOVED,
+    NONE,
+    NUMBER,
+    OLDEST,
+    OPEN,
+    PAGE_SLOTS,
+    PAGES,
+    PREV,
+    SPARE,
+    YOUNGEST,
+    link_instead,
+)
+
+PAGE_NUMBER, PAGE_LIVE, PAGE_AFTER, PAGE_BEFORE = 0, 1, 2, 3
+"""Columns of `Rows.pages`: number, rows that are there, neighbours in the list by number."""
+PAGES_WIDTH = 4
+OLD_SLOT, NEW_SLOT, MADE_BEFORE = 0, 1, 2
+"""Columns of `Rows.moved`."""
+MOVED_WIDTH = 3
+LOOKS_MAX, CLEARED_MAX = 64, 1
+"""So many pages are looked at, and cleared, at a time. More at a time would hold up the event that comes then."""
+TIMES_A_PAGE = 4
+"""So often gaps are looked at while events fill a page."""
+_ONE = np.uint64(1)
+_SIX = np.uint64(6)
+_LOW = np.uint64(63)
+
+
+class Rows(NamedTuple):
+    """What is stored.
+
+    By slot: `lanes`, `valid`, `order` (number of arrival), `time` (that retention counts from; empty where it does not go by time),
+    `links` (empty where there is no list), a bit of `alive`, `heap[slot, HEAP_PLACE]`. By page: `pages`. By place: `heap[place,
+    HEAP_SLOT]`. `waiting`: slots that wait for their place in the list, NONE where one does no more. `free` is a stack of pages,
+    `emptied` a list of pages, `moved` one of (old slot, new slot, outputs made before), empty where nobody asks. `conditions`:
+    fields by which rows are also found; a row in which they change arrives anew.
+    """
+
+    by_key: Index
+    lanes: Int64s
+    valid: Bools
+    order: Int64s
+    time: Int64s
+    links: Int64s
+    waiting: Int64s
+    alive: npt.NDArray[np.uint64]
+    pages: Int64s
+    free: Int64s
+    emptied: Int64s
+    moved: Int64s
+    heap: Int64s
+    state: Int64s
+    keys: Int64s
+    conditions: Int64s
+
+
+@kernel
+def is_alive(rows: Rows, slot: Whole) -> bool:
+    at = np.uint64(slot)
+    return bool((rows.alive[at >> _SIX] >> (at & _LOW)) & _ONE == _ONE)
+
+
+@kernel
+def drop_page(rows: Rows, page: Whole) -> None:
+    """Take a page without rows out of use; it is free when the outputs of this batch are taken away."""
+    state, pages = rows.state, rows.pages
+    before, after = pages[page, PAGE_BEFORE], pages[page, PAGE_AFTER]
+    if before < 0:
+        state[OLDEST] = after
+    else:
+        pages[before, PAGE_AFTER] = after
+    if after < 0:
+        state[YOUNGEST] = before
+    else:
+        pages[after, PAGE_BEFORE] = before
+    if state[HAND] == page:
+        state[HAND] = after
+    state[PAGES] -= 1
+    rows.emptied[state[EMPTIED]] = page
+    state[EMPTIED] += 1
+
+
+@kernel
+def open_page(rows: Rows) -> None:
+    state, pages = rows.state, rows.pages
+    full = state[OPEN]
+    if state[FREE] > 0:
+        state[FREE] -= 1
+        page = np.int64(rows.free[state[FREE]])
+    else:
+        page = np.int64(state[HIGH])
+        state[HIGH] += 1
+    last = state[YOUNGEST]
+    pages[page, PAGE_NUMBER] = state[NUMBER]
+    pages[page, PAGE_LIVE] = 0
+    pages[page, PAGE_AFTER] = NONE
+    pages[page, PAGE_BEFORE] = last
+    if last < 0:
+        state[OLDEST] = page
+    else:
+        pages[last, PAGE_AFTER] = page
+    state[YOUNGEST] = page
+    state[NUMBER] += 1
+    state[PAGES] += 1
+    state[OPEN], state[FILL] = page, 0
+    if full >= 0 and pages[full, PAGE_LIVE] == 0:
+        drop_page(rows, full)
+
+
+@kernel
+def take_slot(rows: Rows) -> Whole:
+    """The next slot, which holds a row from now on."""
+    state = rows.state
+    if state[OPEN] < 0 or state[FILL] == state[PAGE_SLOTS]:
+        open_page(rows)
+    slot = state[OPEN] * state[PAGE_SLOTS] + state[FILL]
+    state[FILL] += 1
+    at = np.uint64(slot)
+    rows.alive[at >> _SIX] |= _ONE << (at & _LOW)
+    rows.pages[np.uint64(state[OPEN]), PAGE_LIVE] += 1
+    return np.int64(slot)
+
+
+@kernel
+def free_slot(rows: Rows, slot: Whole) -> None:
+    """The row is gone; its values stay until the outputs of this batch are taken away, and as long as a snapshot needs them."""
+    at = np.uint64(slot)
+    rows.alive[at >> _SIX] &= ~(_ONE << (at & _LOW))
+    page = np.int64(at // np.uint64(rows.state[PAGE_SLOTS]))
+    rows.pages[np.uint64(page), PAGE_LIVE] -= 1
+    if rows.pages[np.uint64(page), PAGE_LIVE] == 0 and page != rows.state[OPEN]:
+        drop_page(rows, page)
+
+
+@kernel
+def too_many_gaps_for(state: Int64s, live: Whole) -> bool:
+    """Whether there are more than so many rows may have."""
+    spare = max(live // 8, min(4 * live, state[SPARE]))
+    return bool(state[PAGES] * state[PAGE_SLOTS] > live + spare + 2 * state[PAGE_SLOTS])
+
+
+@kernel
+def too_many_gaps(state: Int64s) -> bool:
+    return too_many_gaps_for(state, state[LIVE])
+
+
+@kernel
+def move_row(rows: Rows, old: Whole) -> None:
+    """Write a row anew. Nothing but its slot changes."""
+    new = take_slot(rows)
+    to, source = np.uint64(new), np.uint64(old)
+    for j in range(rows.lanes.shape[1]):
+        rows.lanes[to, j] = rows.lanes[source, j]
+        rows.valid[to, j] = rows.valid[source, j]
+    rows.order[to] = rows.order[source]
+    if len(rows.time) > 0:
+        rows.time[to] = rows.time[source]
+    is_listed = len(rows.links) > 0 and (rows.links[old, PREV] >= NONE or rows.links[old, PREV] == IN_RUN)
+    if is_listed:
+        link_instead(rows.links, rows.waiting, rows.state, old, new)
+    elif len(rows.links) > 0:
+        rows.links[new, PREV] = rows.links[old, PREV]
+    if len(rows.heap) > 0 and (rows.state[EITHER] == 0 or (not is_listed and rows.links[old, PREV] == IN_HEAP)):
+        at = rows.heap[old, HEAP_PLACE]
+        rows.heap[at, HEAP_SLOT] = new
+        rows.heap[new, HEAP_PLACE] = at
+    if rows.state[INDEXED] == 1:
+        h = key_hash(rows.lanes, new, rows.keys)
+        replace(rows.by_key, place_of(rows.by_key, h, old), entry_of(h, new))
+    if len(rows.moved) > 0:
+        rows.moved[rows.state[MOVED], OLD_SLOT] = old
+        rows.moved[rows.state[MOVED], NEW_SLOT] = new
+        rows.state[MOVED] += 1
+    free_slot(rows, old)
+
+
+@kernel
+def is_sparse(rows: Rows, page: Whole) -> bool:
+    """Whether a page is to be cleared when it is looked at."""
+    return bool(page != rows.state[OPEN] and rows.pages[page, PAGE_LIVE] * rows.state[PAGES] <= rows.state[LIVE])
+
+
+@kernel
+def clear_pages(rows: Rows) -> None:
+    """Clear some pages that hold fewer rows than the average."""
+    state, pages = rows.state, rows.pages
+    looks, cleared = 0, 0
+    while looks < LOOKS_MAX and cleared < CLEARED_MAX and too_many_gaps(state):
+        page = np.int64(state[HAND] if state[HAND] >= 0 else state[OLDEST])
+        state[HAND] = pages[page, PAGE_AFTER]
+        looks += 1
+        if is_sparse(rows, page):
+            cleared += 1
+            begin = page * state[PAGE_SLOTS]
+            for slot in range(begin, begin + state[PAGE_SLOTS]):
+                if is_alive(rows, slot):
+                    move_row(rows, slot)
+
+
+@kernel
+def pages_needed(state: Int64s) -> Whole:
+    """How many have to be at hand, so that no event finds too few: one for a row, and those for rows of pages that are cleared."""
+    return np.int64(min(state[PAGES], CLEARED_MAX) + 2)
+
+
+@kernel
+def is_ready(rows: Rows) -> bool:
+    """Whether there is room for what one event may need."""
+    state = rows.state
+    enough = state[FREE] + len(rows.pages) - state[HIGH] >= pages_needed(state)
+    return bool(enough and (len(rows.moved) == 0 or state[MOVED] + CLEARED_MAX * state[PAGE_SLOTS] <= len(rows.moved)))
+
+
+@kernel
+def slots_before_looking(state: Int64s) -> Whole:
+    """How many are to be given before gaps are seen to again: 0 where the next event does."""
+    share = max(state[PAGE_SLOTS] // TIMES_A_PAGE, 1)
+    return np.int64((1 - state[FILL]) % share)
+
+
+@kernel
+def tidy(rows: Rows, made: Whole) -> None:
+    """Called once before each event, and at nothing else, because what it does is state: a few times in each page, see to gaps.
+    `made`: how many outputs there are by now."""
+    if slots_before_looking(rows.state) == 0 and too_many_gaps(rows.state):
+        told = rows.state[MOVED]
+        clear_pages(rows)
+        for i in range(told, rows.state[MOVED]):
+            rows.moved[i, MADE_BEFORE] = made

@@ -1,0 +1,294 @@
+"""Loops of a relation whose rows leave in the order in which they came: a ring of rows, without table, list or free slots.
+
+Positions count the rows that ever came; the row at position p is in slot p modulo the capacity. Nothing is written over a row
+of the batch that is being taken, so outputs are runs of positions, and their values are copied run by run.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hotspare.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.rows.compile import Whole, kernel
+from hotspare.table.loops.relation import (
+    COUNT_JUMPING,
+    COUNT_SLIDING,
+    DELETE,
+    INSERT,
+    KEEP,
+    REFUSED_KEY_UNKNOWN,
+    REFUSED_NULL_KEY,
+    RETENTION,
+    SAFE_DELETE,
+    TIME_JUMPING,
+    TIME_SLIDING,
+    Policy,
+    boundary_passed,
+    whole_flags,
+)
+from hotspare.table.loops.slots import FIRST, LAST, NONE, UNSET
+
+POSITION, COUNT, ROW, RANK = 0, 1, 2, 3
+"""Columns of runs: where the rows are; how many; the first input row that they answer, or -1 where retention expels them, and then
+the rank that this has."""
+RUN_WIDTH = 4
+RUNS, MADE, TAKEN, BEAT, ROOM, LEAVING, CAUSE, REFUSED = 0, 1, 2, 3, 4, 5, 6, 7
+"""Entries of counts: runs, outputs in them, input rows taken, heartbeats taken; how many outputs may be made; how many of the
+oldest rows are still to be expelled, and the rank that causes it; input rows refused."""
+COUNTS_WIDTH = 8
+_NO_RANK = np.int64(2**63 - 1)
+
+
+class Ring(NamedTuple):
+    """`lanes` and `valid` are row after row, `width` of each; `times` is empty where retention does not go by time.
+
+    `state` has the entries of `table.loops.slots`: FIRST is the position of the oldest row, LAST one past that of the newest.
+    """
+
+    lanes: Int64s
+    valid: Bools
+    times: Int64s
+    keys: Int64s
+    state: Int64s
+    width: int
+    capacity: int
+
+
+class QueueArrays(NamedTuple):
+    """A chunk, `lanes` and `valid` row after row, and int64[., 2] rank and time of its batch's heartbeats."""
+
+    rank: Int64s
+    opcode: UInt8s
+    flags: UInt8s
+    lanes: Int64s
+    valid: Bools
+    time: Int64s
+    beats: Int64s
+
+
+@kernel
+def copy_lanes(source: Int64s, begin: Whole, target: Int64s, at: Whole, size: Whole) -> None:
+    b, t = np.uint64(begin), np.uint64(at)
+    for i in range(np.uint64(size)):
+        target[t + i] = source[b + i]
+
+
+@kernel
+def copy_valid(source: Bools, begin: Whole, target: Bools, at: Whole, size: Whole) -> None:
+    b, t = np.uint64(begin), np.uint64(at)
+    for i in range(np.uint64(size)):
+        target[t + i] = source[b + i]
+
+
+@kernel
+def keys_valid(ring: Ring, given: QueueArrays, row: Whole) -> bool:
+    begin = np.uint64(row * ring.width)
+    every = True
+    for k in range(len(ring.keys)):
+        every &= given.valid[begin + np.uint64(ring.keys[k])]
+    return every
+
+
+@kernel
+def is_key_in(ring: Ring, slot: Whole, given: QueueArrays, row: Whole) -> bool:
+    """Whether the row in a slot has the key of an input row."""
+    stored = np.uint64(slot * ring.width)
+    begin = np.uint64(row * ring.width)
+    same = True
+    for k in range(len(ring.keys)):
+        key = np.uint64(ring.keys[k])
+        same &= ring.lanes[stored + key] == given.lanes[begin + key]
+    return same
+
+
+@kernel
+def inserts_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole, most: Whole) -> Whole:
+    """How many input rows from `row` on, with ranks up to `rank_max`, are inserts with keys; not more than `most`."""
+    at, end = row, min(np.int64(len(given.rank)), row + most)
+    while at < end and given.rank[at] <= rank_max and given.opcode[at] == INSERT and keys_valid(ring, given, at):
+        at += 1
+    return at - row
+
+
+@kernel
+def deletes_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole) -> Whole:
+    """How many input rows from `row` on, with ranks up to `rank_max`, delete the oldest rows one after the other."""
+    at, left = row, ring.state[LAST] - ring.state[FIRST]
+    slot = ring.state[FIRST] % ring.capacity
+    while at < len(given.rank) and given.rank[at] <= rank_max and DELETE <= given.opcode[at] <= SAFE_DELETE:
+        if left == 0 or not keys_valid(ring, given, at) or not is_key_in(ring, slot, given, at):
+            break
+        at += 1
+        left -= 1
+        slot = slot + 1 if slot + 1 < ring.capacity else 0
+    return at - row
+
+
+@kernel
+def append(ring: Ring, given: QueueArrays, row: Whole, count: Whole) -> None:
+    """Put input rows behind the newest."""
+    slot = ring.state[LAST] % ring.capacity
+    first = min(count, ring.capacity - slot)
+    width = ring.width
+    copy_lanes(given.lanes, row * width, ring.lanes, slot * width, first * width)
+    copy_valid(given.valid, row * width, ring.valid, slot * width, first * width)
+    copy_lanes(given.lanes, (row + first) * width, ring.lanes, 0, (count - first) * width)
+    copy_valid(given.valid, (row + first) * width, ring.valid, 0, (count - first) * width)
+    if len(ring.times) > 0:
+        copy_lanes(given.time, row, ring.times, slot, first)
+        copy_lanes(given.time, row + first, ring.times, 0, count - first)
+    ring.state[LAST] += count
+
+
+@kernel
+def note(runs: Int64s, counts: Int64s, position: Whole, count: Whole, row: Whole, rank: Whole) -> None:
+    at = counts[RUNS]
+    runs[at, POSITION] = position
+    runs[at, COUNT] = count
+    runs[at, ROW] = row
+    runs[at, RANK] = rank
+    counts[RUNS] += 1
+    counts[MADE] += count
+
+
+@kernel
+def oldest(ring: Ring, edge: Whole, limit: Whole) -> Whole:
+    """How many rows are `limit` or more before `edge`, from the oldest on."""
+    count, live = np.int64(0), ring.state[LAST] - ring.state[FIRST]
+    slot = ring.state[FIRST] % ring.capacity
+    while count < live and edge - ring.times[slot] >= limit:
+        count += 1
+        slot = slot + 1 if slot + 1 < ring.capacity else 0
+    return np.int64(count)
+
+
+@kernel
+def leaving(ring: Ring, policy: Policy, now: Whole, came: Whole) -> Whole:
+    """How many of the oldest rows retention ends: after a row came (`came` is 1), or at a heartbeat at the time `now`."""
+    live = np.int64(ring.state[LAST] - ring.state[FIRST])
+    if policy.kind == KEEP:
+        return np.int64(0)
+    if policy.kind == COUNT_SLIDING:
+        return max(np.int64(0), live - policy.limit)
+    if policy.kind == COUNT_JUMPING:
+        return live - came if live > policy.limit else np.int64(0)
+    if came == 1:
+        return np.int64(0)
+    if policy.kind == TIME_SLIDING:
+        return oldest(ring, now, policy.limit)
+    passed = boundary_passed(ring.state, policy, now)
+    if passed == UNSET:
+        return np.int64(0)
+    return live if policy.kind == TIME_JUMPING else oldest(ring, passed, policy.limit)
+
+
+@kernel
+def making_room(ring: Ring, policy: Policy) -> Whole:
+    """Returns how many of the oldest rows retention by count ends for a row that is about to come."""
+    live = np.int64(ring.state[LAST] - ring.state[FIRST])
+    if live < policy.limit:
+        return np.int64(0)
+    return live + 1 - policy.limit if policy.kind == COUNT_SLIDING else live
+
+
+@kernel
+def expel(ring: Ring, runs: Int64s, counts: Int64s) -> None:
+    """Go on with the expulsion that is under way, as far as there is room."""
+    count = min(counts[LEAVING], counts[ROOM] - counts[MADE])
+    if count > 0:
+        note(runs, counts, ring.state[FIRST], count, -1, counts[CAUSE])
+        ring.state[FIRST] += count
+        counts[LEAVING] -= count
+
+
+@kernel
+def passes_over(ring: Ring, policy: Policy, given: QueueArrays, row: Whole, refused: Int64s, counts: Int64s) -> bool:
+    """Whether an input row changes nothing: it has no key, or deletes a row that is not there, as is known where rows leave in
+    order. It is refused where that is a mistake."""
+    opcode, why = given.opcode[row], NONE
+    if opcode != INSERT and not DELETE <= opcode <= SAFE_DELETE:
+        return False
+    if not keys_valid(ring, given, row):
+        why = REFUSED_NULL_KEY
+    elif opcode == INSERT or policy.in_order == 0:
+        return False
+    elif opcode == DELETE and policy.kind == KEEP:
+        why = REFUSED_KEY_UNKNOWN
+    if why >= 0:
+        refused[counts[REFUSED], 0] = row
+        refused[counts[REFUSED], 1] = why
+        counts[REFUSED] += 1
+    return True
+
+
+@kernel
+def take(ring: Ring, policy: Policy, given: QueueArrays, runs: Int64s, refused: Int64s, counts: Int64s) -> None:
+    """Take a chunk and the heartbeats of its batch, in order of rank, as far as rows leave in order and there is room for outputs;
+    the ring has room for all. `refused`: input rows, and REFUSED_ numbers."""
+    row, beat = np.int64(counts[TAKEN]), np.int64(counts[BEAT])
+    expel(ring, runs, counts)
+    while counts[MADE] < counts[ROOM] and (row < len(given.rank) or beat < len(given.beats)):
+        rank_max = given.beats[beat, 0] if beat < len(given.beats) else _NO_RANK
+        if row == len(given.rank) or rank_max < given.rank[row]:
+            counts[LEAVING], counts[CAUSE] = leaving(ring, policy, given.beats[beat, 1], 0), rank_max
+            beat += 1
+            expel(ring, runs, counts)
+            continue
+        by_count = policy.kind == COUNT_SLIDING or policy.kind == COUNT_JUMPING
+        count = inserts_from(ring, given, row, rank_max, np.int64(1) if by_count else counts[ROOM] - counts[MADE])
+        if count > 0:
+            if by_count and policy.evicts_first == 1:
+                counts[LEAVING], counts[CAUSE] = making_room(ring, policy), given.rank[row]
+                expel(ring, runs, counts)
+                if counts[LEAVING] > 0:
+                    break
+            note(runs, counts, ring.state[LAST], count, row, 0)
+            append(ring, given, row, count)
+            if by_count and policy.evicts_first == 0:
+                counts[LEAVING], counts[CAUSE] = leaving(ring, policy, 0, 1), given.rank[row]
+                expel(ring, runs, counts)
+        else:
+            count = min(deletes_from(ring, given, row, rank_max), counts[ROOM] - counts[MADE])
+            if count == 0:
+                if not passes_over(ring, policy, given, row, refused, counts):
+                    break
+                row += 1
+                continue
+            note(runs, counts, ring.state[FIRST], count, row, 0)
+            ring.state[FIRST] += count
+        row += count
+    counts[TAKEN], counts[BEAT] = row, beat
+
+
+@kernel
+def write_out(
+    ring: Ring,
+    given: QueueArrays,
+    runs: Int64s,
+    count: Whole,
+    rank: Int64s,
+    opcode: UInt8s,
+    flags: UInt8s,
+    lanes: Int64s,
+    valid: Bools,
+) -> None:
+    """Write runs out as the arrays of a chunk; `lanes` and `valid` row after row."""
+    to, width = np.int64(0), ring.width
+    for run in range(count):
+        size, row = runs[run, COUNT], runs[run, ROW]
+        slot = runs[run, POSITION] % ring.capacity
+        first = min(size, ring.capacity - slot)
+        copy_lanes(ring.lanes, slot * width, lanes, to * width, first * width)
+        copy_valid(ring.valid, slot * width, valid, to * width, first * width)
+        copy_lanes(ring.lanes, 0, lanes, (to + first) * width, (size - first) * width)
+        copy_valid(ring.valid, 0, valid, (to + first) * width, (size - first) * width)
+        for i in range(size):
+            if row < 0:
+                rank[to + i], opcode[to + i], flags[to + i] = runs[run, RANK], DELETE, RETENTION
+            else:
+                at = row + i
+                rank[to + i], flags[to + i] = given.rank[at], whole_flags(given.flags[at])
+                opcode[to + i] = INSERT if given.opcode[at] == INSERT else DELETE
+        to += size

@@ -1,0 +1,196 @@
+"""The structures that order the rows of a relation (see `table.loops.relation`): list and heap.
+
+list   doubly linked, in order of arrival, only where there is retention
+heap   by (event time, arrival), only where retention goes by event time
+
+Or rows stand in one of both, by (deadline, arrival): in the list as long as deadlines rise as rows come, else in the heap. Those
+without a deadline stand in neither. Event time is such a deadline: where rows come in its order, no heap costs anything.
+
+After a restore, rows may wait for their place in the list (`table.loops.unlinked`): it has a seam then, behind which they come.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hotspare.rows.chunk import Int64s
+from hotspare.rows.compile import Whole, kernel
+from hotspare.table.loops.index import NONE as NONE
+
+NEXT, PREV = 0, 1
+"""Columns of `Rows.links`: neighbours in the list, NONE at its ends."""
+LINKS_WIDTH = 2
+
+LIVE, FIRST, LAST, ARRIVALS, HEAPED, NEWEST, BOUNDARY, INDEXED = 0, 1, 2, 3, 4, 5, 6, 7
+"""Entries of `Rows.state`: rows stored; ends of the list; arrivals so far; size of the heap; newest event time seen; next boundary
+of a jumping window; 1 where the index holds the rows, 0 while it is not needed."""
+OPEN, FILL, NUMBER, PAGES, HAND, OLDEST, YOUNGEST, FREE, HIGH, EMPTIED, MOVED = 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
+"""Of its pages: the one that is being filled, NONE before the first; its slots that were given; the number of the next one; pages
+in use; the page that is looked at next for being cleared, NONE for the oldest; ends of the list by number; how many are free on the
+stack; pages ever used; emptied and not free yet; rows moved and not told yet."""
+PAGE_SLOTS, SPARE, EITHER, SEAM, UNLINKED = 19, 20, 21, 22, 23
+"""Slots of a page; how many a small relation may have beside its rows; 1 where rows stand in list or heap, 0 where in both; the
+last row before the seam of the list, NONE where that is its beginning; and by what rows leave (number of arrival, or deadline where
+that decides), from where on rows may not be in list or heap yet, NEVER where all are."""
+STATE_WIDTH = 24
+UNSET = np.int64(-(2**63))
+"""NEWEST and BOUNDARY before there is any."""
+
+IN_HEAP, IN_NEITHER, IN_RUN = np.int64(-2), np.int64(-3), np.int64(-4)
+"""In place of the neighbour before of a row that is not in the list: where rows stand in list or heap, the first two. IN_RUN: it
+waits for its place, and in place of the neighbour behind stands where in `Rows.waiting` it is."""
+NEVER = np.int64(2**62)
+"""No deadline."""
+
+HEAP_SLOT, HEAP_PLACE = 0, 1
+"""Columns of `Rows.heap`."""
+
+
+@kernel
+def link_last(links: Int64s, state: Int64s, slot: Whole) -> None:
+    last = state[LAST]
+    links[np.uint64(slot), NEXT] = NONE
+    links[np.uint64(slot), PREV] = last
+    if last < 0:
+        state[FIRST] = slot
+    else:
+        links[np.uint64(last), NEXT] = slot
+    state[LAST] = slot
+
+
+@kernel
+def unlink(links: Int64s, waiting: Int64s, state: Int64s, slot: Whole) -> None:
+    before = links[np.uint64(slot), PREV]
+    after = links[np.uint64(slot), NEXT]
+    if before == IN_RUN:
+        waiting[after] = NONE
+        return
+    if state[SEAM] == slot:
+        state[SEAM] = before
+    if before < 0:
+        state[FIRST] = after
+    else:
+        links[np.uint64(before), NEXT] = after
+    if after < 0:
+        state[LAST] = before
+    else:
+        links[np.uint64(after), PREV] = before
+
+
+@kernel
+def link_instead(links: Int64s, waiting: Int64s, state: Int64s, old: Whole, new: Whole) -> None:
+    """Put `new` where `old` stands in the list, or waits for its place."""
+    before = links[old, PREV]
+    after = links[old, NEXT]
+    links[new, PREV] = before
+    links[new, NEXT] = after
+    if before == IN_RUN:
+        waiting[after] = new
+        return
+    if state[SEAM] == old:
+        state[SEAM] = new
+    if before < 0:
+        state[FIRST] = new
+    else:
+        links[before, NEXT] = new
+    if after < 0:
+        state[LAST] = new
+    else:
+        links[after, PREV] = new
+
+
+@kernel
+def earlier(time: Int64s, order: Int64s, a: Whole, b: Whole) -> bool:
+    """Whether slot a leaves before slot b."""
+    if time[a] != time[b]:
+        return bool(time[a] < time[b])
+    return bool(order[a] < order[b])
+
+
+@kernel
+def heap_sift(heap: Int64s, size: Whole, time: Int64s, order: Int64s, at: Whole) -> None:
+    """Move the entry at `at` up or down to where it belongs."""
+    slot = heap[at, HEAP_SLOT]
+    while at > 0:
+        above = (at - 1) // 2
+        if not earlier(time, order, slot, heap[above, HEAP_SLOT]):
+            break
+        heap[at, HEAP_SLOT] = heap[above, HEAP_SLOT]
+        heap[heap[at, HEAP_SLOT], HEAP_PLACE] = at
+        at = above
+    while 2 * at + 1 < size:
+        below = 2 * at + 1
+        if below + 1 < size and earlier(time, order, heap[below + 1, HEAP_SLOT], heap[below, HEAP_SLOT]):
+            below += 1
+        if not earlier(time, order, heap[below, HEAP_SLOT], slot):
+            break
+        heap[at, HEAP_SLOT] = heap[below, HEAP_SLOT]
+        heap[heap[at, HEAP_SLOT], HEAP_PLACE] = at
+        at = below
+    heap[at, HEAP_SLOT] = slot
+    heap[slot, HEAP_PLACE] = at
+
+
+@kernel
+def heap_push(heap: Int64s, time: Int64s, order: Int64s, state: Int64s, slot: Whole) -> None:
+    at = state[HEAPED]
+    state[HEAPED] += 1
+    heap[at, HEAP_SLOT] = slot
+    heap_sift(heap, state[HEAPED], time, order, at)
+
+
+@kernel
+def heap_drop(heap: Int64s, time: Int64s, order: Int64s, state: Int64s, slot: Whole) -> None:
+    at = heap[slot, HEAP_PLACE]
+    state[HEAPED] -= 1
+    last = heap[state[HEAPED], HEAP_SLOT]
+    if last != slot:
+        heap[at, HEAP_SLOT] = last
+        heap_sift(heap, state[HEAPED], time, order, at)
+
+
+@kernel
+def enqueue(links: Int64s, heap: Int64s, time: Int64s, order: Int64s, state: Int64s, slot: Whole) -> None:
+    """Put a slot, which is the last to arrive, where it stands by its deadline."""
+    last = state[LAST]
+    if time[slot] >= NEVER:
+        links[slot, PREV] = IN_NEITHER
+    elif last < 0 or time[last] <= time[slot]:
+        link_last(links, state, slot)
+    else:
+        links[slot, PREV] = IN_HEAP
+        heap_push(heap, time, order, state, slot)
+
+
+@kernel
+def dequeue(links: Int64s, waiting: Int64s, heap: Int64s, time: Int64s, order: Int64s, state: Int64s, slot: Whole) -> None:
+    where = links[slot, PREV]
+    if where == IN_HEAP:
+        heap_drop(heap, time, order, state, slot)
+    elif where != IN_NEITHER:
+        unlink(links, waiting, state, slot)
+
+
+@kernel
+def first_due(heap: Int64s, time: Int64s, order: Int64s, state: Int64s) -> Whole:
+    """The slot with the first deadline; NONE where none has one."""
+    listed = np.int64(state[FIRST])
+    if state[HEAPED] == 0:
+        return listed
+    heaped = np.int64(heap[0, HEAP_SLOT])
+    return listed if listed >= 0 and earlier(time, order, listed, heaped) else heaped
+
+
+@kernel
+def first_to_leave(heap: Int64s, time: Int64s, order: Int64s, state: Int64s) -> Whole:
+    """The first row in order of arrival, or by deadline where that decides who leaves; NONE where there is none."""
+    return first_due(heap, time, order, state) if state[EITHER] == 1 else np.int64(state[FIRST])
+
+
+@kernel
+def may_not_be_first(time: Int64s, order: Int64s, state: Int64s, slot: Whole) -> bool:
+    """Whether a row that is not in list or heap yet may leave before this one, which is the first of them, or NONE."""
+    unlinked = state[UNLINKED]
+    if unlinked == NEVER or slot < 0:
+        return bool(unlinked != NEVER)
+    return bool((time[slot] if state[EITHER] == 1 else order[slot]) >= unlinked)

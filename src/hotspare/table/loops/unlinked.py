@@ -1,0 +1,166 @@
+"""Rows of pages that came from the store after a restore, and their way into the list of those that leave in order.
+
+Where a row stands in the list is only known once all rows before it are there. Until then it waits in a run: rows of one page in
+the order in which they leave, by number of arrival, or by (deadline, arrival) where that decides. The list gets the first row of
+all runs, at its seam: before those that came since the restore, as long as no row of an absent page may come before. A row that
+waits may change its slot or go like any other.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hotspare.rows.chunk import Int64s
+from hotspare.rows.compile import Whole, kernel
+from hotspare.table.loops.pages import Rows
+from hotspare.table.loops.relation import Policy, is_linked
+from hotspare.table.loops.slots import (
+    EITHER,
+    FIRST,
+    IN_HEAP,
+    IN_RUN,
+    LAST,
+    NEXT,
+    PREV,
+    SEAM,
+    earlier,
+    enqueue,
+    heap_push,
+    link_last,
+)
+
+CURSOR, END, KEY, ORDER = 0, 1, 2, 3
+"""Columns of `Runs.of_page`: where in `Rows.waiting` the run goes on, and where it ends; by what its next row leaves, and its
+number of arrival."""
+RUN_WIDTH = 4
+
+
+class Runs(NamedTuple):
+    """`of_page`: runs by the place of their page. `heap`: places of those that go on, the one with the first row on top; `size` has
+    how many these are."""
+
+    of_page: Int64s
+    heap: Int64s
+    size: Int64s
+
+
+@kernel
+def leaves_before(of_page: Int64s, a: Whole, b: Whole) -> bool:
+    """Whether the next row of run a leaves before that of run b."""
+    if of_page[a, KEY] != of_page[b, KEY]:
+        return bool(of_page[a, KEY] < of_page[b, KEY])
+    return bool(of_page[a, ORDER] < of_page[b, ORDER])
+
+
+@kernel
+def sift_runs(runs: Runs, at: Whole) -> None:
+    """Move the run at `at` of the heap up or down to where it belongs."""
+    heap, size, run = runs.heap, runs.size[0], runs.heap[at]
+    while at > 0:
+        above = (at - 1) // 2
+        if not leaves_before(runs.of_page, run, heap[above]):
+            break
+        heap[at] = heap[above]
+        at = above
+    while 2 * at + 1 < size:
+        below = 2 * at + 1
+        if below + 1 < size and leaves_before(runs.of_page, heap[below + 1], heap[below]):
+            below += 1
+        if not leaves_before(runs.of_page, heap[below], run):
+            break
+        heap[at] = heap[below]
+        at = below
+    heap[at] = run
+
+
+@kernel
+def go_to_next(rows: Rows, runs: Runs, run: Whole) -> bool:
+    """Let a run begin with the first of its rows that still waits; False: there is none."""
+    of_page = runs.of_page
+    while of_page[run, CURSOR] < of_page[run, END]:
+        slot = rows.waiting[of_page[run, CURSOR]]
+        if slot >= 0:
+            of_page[run, KEY] = rows.time[slot] if rows.state[EITHER] == 1 else rows.order[slot]
+            of_page[run, ORDER] = rows.order[slot]
+            return True
+        of_page[run, CURSOR] += 1
+    return False
+
+
+@kernel
+def let_wait(rows: Rows, runs: Runs, page: Whole, slots: Int64s) -> None:
+    """Make a run of rows of a page, which are given in the order in which they leave. A part of `Rows.waiting` is for that page."""
+    first = page * (len(rows.waiting) // len(runs.of_page))
+    for i in range(len(slots)):
+        slot = slots[i]
+        rows.waiting[first + i] = slot
+        rows.links[slot, PREV] = IN_RUN
+        rows.links[slot, NEXT] = first + i
+        if rows.state[EITHER] == 0 and len(rows.heap) > 0:
+            heap_push(rows.heap, rows.time, rows.order, rows.state, slot)
+    runs.of_page[page, CURSOR] = first
+    runs.of_page[page, END] = first + len(slots)
+    if go_to_next(rows, runs, page):
+        at = runs.size[0]
+        runs.heap[at] = page
+        runs.size[0] += 1
+        sift_runs(runs, at)
+
+
+@kernel
+def link_at_seam(rows: Rows, slot: Whole) -> None:
+    """Put a row behind those that waited before. Where rows stand in list or heap, it is put there if its place is not here."""
+    links, state = rows.links, rows.state
+    before = np.int64(state[SEAM])
+    after = np.int64(links[before, NEXT] if before >= 0 else state[FIRST])
+    if state[EITHER] == 1 and after >= 0 and not earlier(rows.time, rows.order, slot, after):
+        links[slot, PREV] = IN_HEAP
+        heap_push(rows.heap, rows.time, rows.order, state, slot)
+        return
+    links[slot, PREV] = before
+    links[slot, NEXT] = after
+    if before < 0:
+        state[FIRST] = slot
+    else:
+        links[before, NEXT] = slot
+    if after < 0:
+        state[LAST] = slot
+    else:
+        links[after, PREV] = slot
+    state[SEAM] = slot
+
+
+@kernel
+def link_waiting(rows: Rows, runs: Runs, until: Whole, rows_max: Whole) -> Whole:
+    """Link rows that leave before `until`, the first ones, `rows_max` at most; how many these were."""
+    linked = 0
+    while linked < rows_max and runs.size[0] > 0:
+        run = runs.heap[0]
+        if runs.of_page[run, KEY] >= until:
+            break
+        slot = rows.waiting[runs.of_page[run, CURSOR]]
+        runs.of_page[run, CURSOR] += 1
+        if slot >= 0:
+            link_at_seam(rows, slot)
+            linked += 1
+        if not go_to_next(rows, runs, run):
+            runs.size[0] -= 1
+            runs.heap[0] = runs.heap[runs.size[0]]
+        if runs.size[0] > 0:
+            sift_runs(runs, 0)
+    return np.int64(linked)
+
+
+@kernel
+def relink(rows: Rows, policy: Policy, slots: Int64s) -> None:
+    """Bring slots, given in order of arrival, into list and heap, or into one of them."""
+    for i in range(len(slots)):
+        if rows.state[EITHER] == 1:
+            enqueue(rows.links, rows.heap, rows.time, rows.order, rows.state, slots[i])
+            continue
+        if is_linked(policy):
+            link_last(rows.links, rows.state, slots[i])
+        if policy.by_event == 1:
+            heap_push(rows.heap, rows.time, rows.order, rows.state, slots[i])

@@ -1,0 +1,260 @@
+"""Address space whose parts can leave memory: they are written to a file that has no name, and the file is mapped in their place.
+
+So a kernel finds everything where it was, and what it reads comes back page by page; what left cannot be written to until it is
+given back: a mistake would end the process, and change nothing. The file is written before it is mapped, and grows by being
+written to: a full disk is an error here, never a signal. It is a cache and goes with the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import uuid
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hotspare.base.errors import PageFileError, UsageError
+from hotspare.rows.runs import runs
+from hotspare.table.page_cache import system
+from hotspare.table.page_cache.system import PAGE, Int64s
+
+_NO_RESERVE = 0x4000
+_TRUE_BYTES = 1 << 20
+"""Of the piece of a file that stands for all entries that are true."""
+
+
+class PageFile:
+    """An open file without a name in a folder, on which no other process has a hand. PageFileError where there can be none."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            self.number = _unnamed(folder)
+        except OSError as error:
+            raise _unusable(f"folder {folder} takes no page file", error) from error
+        self._end = weakref.finalize(self, os.close, self.number)
+        self._direct = _direct(self.number)
+        if self._direct >= 0:
+            self._end_direct = weakref.finalize(self, os.close, self._direct)
+
+    def write(self, data: memoryview, offset: int) -> None:
+        """Whole pages of memory, at a multiple of their size. They take no memory twice."""
+        try:
+            file = self._direct if self._direct >= 0 else self.number
+            done = 0
+            while done < len(data):
+                done += os.pwrite(file, data[done:], offset + done)
+            if self._direct < 0:
+                os.fdatasync(self.number)
+                os.posix_fadvise(self.number, offset, len(data), os.POSIX_FADV_DONTNEED)
+        except OSError as error:
+            raise _unusable("the page file cannot be written", error) from error
+
+
+def _unusable(message: str, error: OSError) -> PageFileError:
+    hint = "make room there, or name another folder with --page-folder, or give more --memory"
+    return PageFileError(message, detail=error.strerror or str(error), hint=hint)
+
+
+def _unmapped(error: OSError) -> PageFileError:
+    hint = "let a process have more mappings (sysctl vm.max_map_count), or give more --memory"
+    return PageFileError("the system maps no more of the page file", detail=error.strerror or str(error), hint=hint)
+
+
+def _unnamed(folder: Path) -> int:
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            raise
+    path = folder / f".hotspare-pages-{uuid.uuid4().hex}"  # other threads, and other containers, have this process id, too
+    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    path.unlink()
+    return number
+
+
+def _direct(number: int) -> int:
+    """The file, opened so that what is written is in memory once; -1 where the file system cannot."""
+    try:
+        return os.open(f"/proc/self/fd/{number}", os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def _true_piece() -> mmap.mmap:
+    """Memory that may be written to a file as it is: it begins with a page of it."""
+    piece = mmap.mmap(-1, _TRUE_BYTES)
+    piece[:] = b"\x01" * _TRUE_BYTES
+    return piece
+
+
+def check_folder(folder: Path) -> None:
+    """PageFileError where a page file cannot be there; UsageError where it would be memory again."""
+    file = PageFile(folder)
+    if system.is_in_memory_only(file.number):
+        hint = "name a folder on a disk with --page-folder"
+        raise UsageError(f"folder {folder} is memory itself, so nothing would leave it", hint=hint)
+
+
+class PagedSpace:
+    """One array of reserved address space, zeros at first. OSError where the system does not give so much.
+
+    `now`: what is wanted counts as used then. Entries are counted as elements of the array; parts that leave are whole pages of
+    the system's memory.
+    """
+
+    def __init__(self, folder: Path, dtype: np.dtype[Any], length: int) -> None:
+        self.now = 1
+        self.away = 0
+        """Pages of the system's memory that left."""
+        self.fetched = 0
+        """Pages of the file that are in memory, as far as is known."""
+        self._size = length * dtype.itemsize // PAGE * PAGE
+        self._memory = mmap.mmap(-1, self._size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+        self.array: npt.NDArray[Any] = np.frombuffer(self._memory, dtype)
+        self._base, self._item = self.array.ctypes.data, dtype.itemsize
+        self._file = PageFile(folder)
+        self._is_filed = np.zeros(self._size // PAGE, np.bool_)
+        self._is_mapped = np.zeros(self._size // PAGE, np.bool_)
+        """Those in the file, and those that show its piece of what is true."""
+        self._is_emptied = np.zeros(self._size // PAGE, np.bool_)
+        """Those that show the file where there is nothing any more."""
+        self._has_true = False
+        self._used = np.zeros(self._size // PAGE, np.int64)
+        """By page of the file when it was wanted last; 0 while it is not in memory."""
+        self._high = 0
+        self._looked = 0
+
+    def send(self, begin: int, end: int) -> None:
+        """Entries leave memory. They are read as before, and are not to be written until they were given back. PageFileError; then
+        all is as it was."""
+        first, last = begin * self._item, end * self._item
+        with memoryview(self._memory) as memory, memory[first:last] as part:
+            self._file.write(part, first)
+        try:
+            system.map_file(self._base + first, last - first, self._file.number, first)
+        except OSError as error:
+            raise _unmapped(error) from error
+        self._is_filed[first // PAGE : last // PAGE] = True
+        self._left(first, last)
+
+    def _left(self, first: int, last: int) -> None:
+        self._is_mapped[first // PAGE : last // PAGE] = True
+        self.away += (last - first) // PAGE
+        self._high = max(self._high, last // PAGE)
+
+    def send_if_true(self, begin: int, end: int) -> bool:
+        """Entries of one byte leave where all are true: they show a piece of the file that is in memory once. PageFileError."""
+        first, last = begin * self._item, end * self._item
+        if not self.array[begin:end].all():
+            return False
+        if not self._has_true:
+            self._file.write(memoryview(_true_piece()), self._size)
+            self._has_true = True
+        try:
+            for at in range(first, last, _TRUE_BYTES):
+                system.map_file(self._base + at, min(_TRUE_BYTES, last - at), self._file.number, self._size)
+        except OSError as error:
+            raise _unmapped(error) from error
+        self._left(first, last)
+        return True
+
+    def give_back(self, begin: int, end: int) -> None:
+        """Give the memory of entries from `begin` to before `end` back, and their room in the file. They read as zeros then, and
+        so do those before `begin` in the same page of the system's memory; those in the same one as `end` keep it."""
+        first, last = begin * self._item // PAGE, end * self._item // PAGE
+        if last <= first:
+            return
+        if not (self._is_mapped[first:last] | self._is_emptied[first:last]).any():
+            self._memory.madvise(mmap.MADV_DONTNEED, first * PAGE, (last - first) * PAGE)
+            return
+        try:
+            system.map_nothing(self._base + first * PAGE, (last - first) * PAGE)
+        except OSError as error:
+            raise _unmapped(error) from error
+        self._give_room_back(first, last)
+        self._is_emptied[first:last] = False
+
+    def _give_room_back(self, first: int, last: int) -> None:
+        system.punch(self._file.number, first * PAGE, (last - first) * PAGE)
+        self.fetched -= int(np.count_nonzero(self._used[first:last]))
+        self._used[first:last] = 0
+        self.away -= int(np.count_nonzero(self._is_mapped[first:last]))
+        self._is_mapped[first:last] = False
+        self._is_filed[first:last] = False
+
+    def empty(self, begin: int, end: int) -> None:
+        """Nobody needs what left of these entries, which are whole pages of the system's memory: their room in the file is given
+        back. They stay mapped, so that the system keeps few mappings, and are not to be written until they are given back."""
+        first, last = begin * self._item // PAGE, end * self._item // PAGE
+        self._is_emptied[first:last] |= self._is_mapped[first:last]
+        self._give_room_back(first, last)
+
+    def want(self, begins: Int64s, entries: int) -> None:
+        """So many entries from each of `begins` on are read soon: what left of them is fetched, all together."""
+        first, last = begins * self._item // PAGE, ((begins + entries) * self._item - 1) // PAGE
+        pages = [first, last, *(first + i for i in range(1, entries * self._item // PAGE))]
+        self._want(np.unique(np.concatenate(pages)))
+
+    def want_all(self, begin: int, end: int) -> None:
+        """As `want`, of all entries from `begin` to before `end`."""
+        self._want(np.arange(begin * self._item // PAGE, (end * self._item - 1) // PAGE + 1))
+
+    def want_parts(self, begins: Int64s, ends: Int64s) -> None:
+        """As `want_all`, of several parts, none of which is empty."""
+        self._want(self._pages_of(begins, ends))
+
+    def read_parts_ahead(self, begins: Int64s, ends: Int64s) -> None:
+        """As `want_parts`, of what is read once; from any thread."""
+        pages = self._pages_of(begins, ends)
+        if len(pages := pages[self._is_filed[pages]]):
+            system.fetch(self._base, pages)
+
+    def _pages_of(self, begins: Int64s, ends: Int64s) -> Int64s:
+        """Pages of the system's memory in these parts, rising."""
+        first = begins * self._item // PAGE
+        counts = (ends * self._item - 1) // PAGE - first + 1
+        return np.unique(np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum())))
+
+    def read_ahead(self, begin: int, end: int) -> None:
+        """All entries from `begin` to before `end` are read soon, once; from any thread."""
+        first, last = begin * self._item // PAGE, -(-end * self._item // PAGE)
+        if self._is_filed[first:last].any():
+            system.fetch(self._base, np.arange(first, last))
+
+    def _want(self, pages: Int64s) -> None:
+        pages = pages[self._is_filed[pages]]
+        absent = pages[self._used[pages] == 0]
+        self._used[pages] = self.now
+        self.fetched += len(absent)
+        if len(absent):
+            system.fetch(self._base, absent)
+
+    def uses(self) -> Int64s:
+        """When pages that are in memory were wanted, in no order."""
+        used = self._used[: self._high]
+        return used[used > 0]
+
+    def let_go(self, until: int) -> None:
+        """Pages of the file that were not wanted after `until` leave memory."""
+        used = self._used[: self._high]
+        pages = np.flatnonzero((used > 0) & (used <= until))
+        system.let_go(self._base, pages)
+        self._used[pages] = 0
+        self.fetched -= len(pages)
+
+    def look(self, pages: int) -> None:
+        """See of so many pages which are in memory: others read them, or the system took them away."""
+        begin = self._looked if self._looked < self._high else 0
+        self._looked = end = min(begin + pages, self._high)
+        is_here = system.in_memory(self._base + begin * PAGE, end - begin) & self._is_filed[begin:end]
+        used = self._used[begin:end]
+        for first, last in (runs(np.flatnonzero(is_here & (used == 0))) + begin).tolist():
+            os.posix_fadvise(self._file.number, first * PAGE, (last - first) * PAGE, os.POSIX_FADV_DONTNEED)  # unless it is mapped
+        self.fetched += int(np.count_nonzero(is_here)) - int(np.count_nonzero(used))
+        used[is_here & (used == 0)] = self.now
+        used[~is_here] = 0

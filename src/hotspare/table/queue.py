@@ -1,0 +1,397 @@
+"""Rows that leave in the order in which they came: how a relation is kept as long as that holds (see `table.relation`).
+
+A snapshot shares the ring. Rows that come later go into other slots, so nothing is copied before the ring has come round to rows
+that a snapshot still needs.
+
+A ring that is small has room for half as many rows again, and moves to a larger one when it is full. One that is large has all the
+address space that it may ever need (`memory`): it grows by being written to, and memory behind the oldest row that anybody needs is
+given back.
+"""
+
+from __future__ import annotations
+
+import mmap
+import weakref
+from typing import NamedTuple
+
+import numpy as np
+
+from hotspare.rows.chunk import Bools, Chunk, Int64s, UInt8s
+from hotspare.rows.tuning import Tuning
+from hotspare.table.absent_queue import AbsentRows, Leaving
+from hotspare.table.loops import queue as k
+from hotspare.table.loops import slots
+from hotspare.table.loops.relation import TIME_SLIDING, Policy
+from hotspare.table.loops.text_collection import mark_ring
+from hotspare.table.memory import STAYS, Home, LeavingSpace, Space, as_much
+from hotspare.table.row_layout import StoredRows
+from hotspare.table.strings import FrozenStrings
+
+GIVE_BACK_BYTES = 16 << 20
+"""Memory of at most this size is given back at a time, or of `give_back_rows`."""
+_MARGIN_ROWS = mmap.PAGESIZE
+"""So many slots are left free before those whose memory is not given back yet: they may share a page of it."""
+BLOCK_ROWS = 4096
+"""Rows leave memory in blocks of so many: whole pages of the system's memory of each column, whatever the width."""
+_EXPECTED_ROWS = 1 << 14
+_NOTHING_REFUSED = np.empty((0, 2), np.int64)
+
+
+class Taken(NamedTuple):
+    """What came of a chunk up to its first `rows` rows and the first `beats` heartbeats; `is_all`: there are no more.
+
+    `refused`: int64[., 2], input rows that cannot be, with a REFUSED_ number. `until`: where there was no room for more, the rank
+    at which to go on.
+    """
+
+    chunk: Chunk
+    refused: Int64s
+    rows: int
+    beats: int
+    is_all: bool
+    until: int | None
+
+
+class RowQueue:
+    """Rows of `width` lanes in order of arrival. `state`: the entries of `table.loops.slots` that a snapshot has."""
+
+    def __init__(
+        self, width: int, keys: Int64s, policy: Policy, state: Int64s, rows: int, tuning: Tuning, home: Home = STAYS
+    ) -> None:
+        self._policy = policy
+        self._tuning = tuning
+        self._home = home
+        self._sent = self._wanted = 0
+        """Whole blocks before this position left memory; rows before that one began to come back."""
+        self.absent: AbsentRows | None = None
+        """Rows that are in the store only; None where there is none."""
+        self._sent_before_absent = 0
+        """As `_sent`, of the rows before those that are absent: while there are any, `_sent` stands behind them."""
+        self._marks: list[tuple[int, int]] = []
+        """How far the queue was when."""
+        self._read_from: list[tuple[LeavingSpace, int]] = []
+        """Of a snapshot: where its rows may be."""
+        self._twins: list[weakref.ref[RowQueue]] = []
+        self._runs, self._refused = np.empty((0, k.RUN_WIDTH), np.int64), np.empty((0, 2), np.int64)
+        state[[slots.FIRST, slots.LAST]] = 0
+        self._ring, self._spaces = _ring_for(rows, width, keys, policy, state, home, tuning)
+        home.welcome(self)
+        self._given_back = 0
+        """Of rows before this position the memory is given back."""
+
+    @property
+    def live(self) -> int:
+        return self.last - self.first
+
+    @property
+    def state(self) -> Int64s:
+        return self._ring.state
+
+    def take(self, chunk: Chunk, time_us: Int64s, beats: Int64s, counts: Int64s, rows_max: int) -> Taken:
+        """Take rows, for which there is room (`reserve`), and heartbeats in order of rank, up to a row that cannot be taken: one
+        that is neither an insert nor a delete of the oldest row. `time_us`: per row, where retention goes by time.
+
+        Makes at most `rows_max` outputs; `counts`, zeros at first, keeps how far it came, to be called again with the rest.
+        """
+        ring, count = self._ring, len(chunk)
+        given = k.QueueArrays(
+            chunk.rank, chunk.opcode, chunk.flags, chunk.lanes.reshape(-1), chunk.valid.reshape(-1), time_us, beats
+        )
+        if len(self._runs) <= 2 * count + len(beats):
+            self._runs = np.empty((2 * (2 * count + len(beats)) + 1, k.RUN_WIDTH), np.int64)
+        if len(self._refused) < count:
+            self._refused = np.empty((2 * count, 2), np.int64)
+        counts[k.RUNS] = counts[k.MADE] = counts[k.REFUSED] = 0
+        counts[k.ROOM] = rows_max
+        if self.absent is not None:
+            self._bring_what_leaves(Leaving(ring, self._policy, chunk.opcode, beats, counts, rows_max))
+        self._expect(count + min(rows_max, _EXPECTED_ROWS))
+        k.take(ring, self._policy, given, self._runs, self._refused, counts)
+        runs, made, row, beat, _, leaving, cause, refused_count = counts[: k.COUNTS_WIDTH].tolist()
+        refused = self._refused[:refused_count].copy() if refused_count else _NOTHING_REFUSED
+        rank, opcode, flags = np.empty(made, np.int64), np.empty(made, np.uint8), np.empty(made, np.uint8)
+        lanes, valid = np.empty(made * ring.width, np.int64), np.empty(made * ring.width, np.bool_)
+        k.write_out(ring, given, self._runs, runs, rank, opcode, flags, lanes, valid)
+        out = Chunk(rank, opcode, flags, lanes.reshape(made, ring.width), valid.reshape(made, ring.width), is_whole=True)
+        if leaving:
+            return Taken(out, refused, row, beat, is_all=False, until=cause)
+        if row == count and beat == len(beats):
+            return Taken(out, refused, row, beat, is_all=True, until=None)
+        until = next_rank(chunk.rank, beats, row, beat) if made >= rows_max else None
+        return Taken(out, refused, row, beat, is_all=False, until=until)
+
+    def freeze(self) -> RowQueue:
+        twin = RowQueue.__new__(RowQueue)
+        twin._policy, twin._twins, twin._runs, twin._refused = self._policy, [], self._runs, self._refused
+        twin._spaces, twin._given_back, twin._home, twin._sent, twin._wanted, twin._marks = (), 0, STAYS, 0, 0, []
+        twin.absent, twin._sent_before_absent = self.absent.freeze() if self.absent is not None else None, 0
+        twin._read_from = self._leaving()
+        twin._ring = self._ring._replace(state=self._ring.state.copy())
+        self._twins = [ref for ref in self._twins if ref() is not None]
+        self._twins.append(weakref.ref(twin))
+        return twin
+
+    @property
+    def first(self) -> int:
+        """How many rows came before the oldest."""
+        return self._ring.state.item(slots.FIRST)
+
+    @property
+    def last(self) -> int:
+        """How many rows ever came."""
+        return self._ring.state.item(slots.LAST)
+
+    def stored(self) -> StoredRows:
+        """All rows, oldest first; absent ones are read."""
+        self.bring_all()
+        return self._rows(self.first, self.last)
+
+    def rows_of(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings | None]:
+        """Of a snapshot, those of a page by number that are alive; and their strings, as `RowPages.rows_of`."""
+        if self.absent is not None and self.absent.has(page):
+            return self.absent.unbound(page, alive)
+        first = page * len(alive) + int(np.argmax(alive))
+        return self._rows(first, first + int(np.count_nonzero(alive))), None
+
+    def _rows(self, begin: int, end: int) -> StoredRows:
+        """Copies of the rows that came as number `begin` to before `end`, which are in memory."""
+        ring = self._ring
+        where = _slices(ring, begin, end - begin)
+        for space, width in self._read_from:
+            for part in where:
+                space.read_ahead(part.start * width, part.stop * width)
+        lanes, valid = ring.lanes.reshape(-1, ring.width), ring.valid.reshape(-1, ring.width)
+        times = [ring.times[part] for part in where] if len(ring.times) else [ring.times]
+        chosen = (np.concatenate([lanes[p] for p in where]), np.concatenate([valid[p] for p in where]))
+        return StoredRows(*chosen, np.arange(begin, end), np.concatenate(times))
+
+    def begin(self, first: int) -> None:
+        """Of one that is empty: so many rows came before those that are to be appended."""
+        self._ring.state[slots.FIRST] = self._ring.state[slots.LAST] = self._given_back = first
+        self._sent = first // BLOCK_ROWS * BLOCK_ROWS
+
+    def append(self, lanes: Int64s, valid: Bools, times: Int64s) -> None:
+        """Rows for which there is room."""
+        self._write(self.last, lanes, valid, times)
+        self._ring.state[slots.LAST] += len(lanes)
+
+    def _write(self, position: int, lanes: Int64s, valid: Bools, times: Int64s) -> None:
+        ring, done = self._ring, 0
+        for part in _slices(ring, position, len(lanes)):
+            source = slice(done, done + part.stop - part.start)
+            done = source.stop
+            ring.lanes.reshape(-1, ring.width)[part] = lanes[source]
+            ring.valid.reshape(-1, ring.width)[part] = valid[source]
+            if len(ring.times):
+                ring.times[part] = times[source]
+
+    def leave_absent(self, absent: AbsentRows) -> None:
+        """Of one that is empty, behind `begin`: these come before those that are to be appended, and are not written now."""
+        self.absent = absent
+        self._ring.state[slots.LAST] = absent.end
+        self._sent_before_absent, self._sent = self._sent, -(-absent.end // BLOCK_ROWS) * BLOCK_ROWS
+
+    def _bring(self, absent: AbsentRows) -> None:
+        """Read the oldest page that is absent; where there is no room for more, blocks of what came leave again. What the store
+        raises, SnapshotDamaged, and PageFileError."""
+        begin, stored = absent.begin, absent.next()
+        self._write(begin, stored.lanes, stored.valid, stored.time)
+        if not absent.pages:
+            self._end_absence()
+        elif self._leaving() and self._home.room < absent.page_slots * self._row_bytes:
+            self._send_before(absent.begin)
+
+    def _bring_what_leaves(self, leaving: Leaving) -> None:
+        while self.absent is not None and leaving.reaches(self.absent.begin):
+            self._bring(self.absent)
+
+    def bring_all(self) -> None:
+        """Read all that is absent."""
+        while self.absent is not None:
+            self._bring(self.absent)
+
+    def bring_some(self, rows: int) -> bool:
+        """After a step of so many rows: go on with reading what is absent. False: nothing is."""
+        for _ in range(1 + rows // self.absent.page_slots if self.absent is not None else 0):
+            if self.absent is not None:
+                self._bring(self.absent)
+        return self.absent is not None
+
+    def _end_absence(self) -> None:
+        """All that was absent came: blocks leave from one position on again."""
+        absent, self.absent = self.absent, None
+        assert absent is not None
+        if self._sent <= -(-absent.end // BLOCK_ROWS) * BLOCK_ROWS:
+            self._sent = self._sent_before_absent
+        else:
+            self._send_before(absent.end)
+
+    def _send_before(self, position: int) -> None:
+        """Whole blocks before that leave, which have not left and are not given back."""
+        begin, end = max(self._sent_before_absent, self._given_back // BLOCK_ROWS * BLOCK_ROWS), position // BLOCK_ROWS * BLOCK_ROWS
+        if end > begin:
+            self._send(begin, end - begin)
+        self._sent_before_absent = max(begin, end)
+
+    def mark(self, columns: Int64s, marks: UInt8s, mark: int, since: int, rows: int) -> int:
+        """Mark the codes in these columns, of so many rows from number `since` on; the number up to which that is done."""
+        begin = max(since, self.first)
+        end = min(begin + rows, self.last)
+        for first, last in self._in_memory(begin, end):
+            for part in _slices(self._ring, first, max(0, min(last, self._sent) - first)):
+                for space, width in self._leaving()[:1]:
+                    space.read_ahead(part.start * width, part.stop * width)
+            mark_ring(self._ring, columns, first, last, marks, mark)
+        return end
+
+    def _in_memory(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """Of these positions."""
+        if self.absent is None:
+            return [(begin, end)]
+        around = (begin, min(end, self.absent.begin)), (max(begin, self.absent.end), end)
+        return [(first, last) for first, last in around if first < last]
+
+    def _sharing(self) -> list[RowQueue]:
+        """Snapshots that are still read from this ring."""
+        if not self._twins:
+            return []
+        alive = [twin for twin in (ref() for ref in self._twins) if twin is not None]
+        return [twin for twin in alive if twin.live and twin._ring.lanes is self._ring.lanes]
+
+    def reserve(self, count: int) -> None:
+        """Make room for `count` more rows beside those that somebody needs."""
+        floor, last = self.first, self.last + count
+        for twin in self._sharing():
+            floor = min(floor, twin.first)
+        if self._spaces:
+            last += _MARGIN_ROWS
+            if last > self._given_back + self._ring.capacity:
+                self._give_back(floor)
+            elif floor - self._given_back >= self._tuning.give_back_rows:
+                rows = max(self._tuning.give_back_rows, GIVE_BACK_BYTES // self._row_bytes)
+                self._give_back(min(floor, self._given_back + 2 * count + rows))
+        if last > floor + self._ring.capacity:
+            self._renew(self.live + count)
+
+    @property
+    def _row_bytes(self) -> int:
+        return 9 * self._ring.width + (8 if len(self._ring.times) else 0)
+
+    def _give_back(self, floor: int) -> None:
+        ring = self._ring
+        for part in _slices(ring, self._given_back, floor - self._given_back):
+            for space, width in zip(self._spaces, (ring.width, ring.width, 1), strict=False):
+                space.give_back(part.start * width, part.stop * width)
+        self._given_back = floor
+        self._sent = max(self._sent, floor // BLOCK_ROWS * BLOCK_ROWS)
+
+    def _expect(self, rows: int) -> None:
+        """So many of the oldest rows may leave the queue next: those that are away begin to come back."""
+        sent = self._sent if self.absent is None else self._sent_before_absent
+        begin, end = max(self.first, self._wanted), min(self.first + rows, sent)
+        if end <= begin or (end < sent and end - begin < BLOCK_ROWS // 4):
+            return
+        self._wanted = end
+        for part in _slices(self._ring, begin, end - begin):
+            for space, width in self._leaving():
+                space.want_all(part.start * width, part.stop * width)
+
+    def _leaving(self) -> list[tuple[LeavingSpace, int]]:
+        widths = (self._ring.width, self._ring.width, 1)
+        return [(each, width) for each, width in zip(self._spaces, widths, strict=False) if not isinstance(each, Space)]
+
+    @property
+    def stays_bytes(self) -> int:
+        """All of a ring that is small."""
+        return 0 if self._leaving() else self._ring.capacity * self._row_bytes
+
+    @property
+    def leaves_bytes(self) -> int:
+        if not self._leaving():
+            return 0
+        rows = self.last - max(self._sent, self._given_back)
+        if self.absent is not None:
+            rows += max(0, self.absent.begin - max(self._sent_before_absent, self._given_back))
+        return rows * self._row_bytes
+
+    def tick(self, now: int) -> None:
+        if self._leaving() and (not self._marks or self.last - self._marks[-1][0] >= BLOCK_ROWS):
+            self._forget_marks()
+            self._marks.append((self.last, now))
+
+    def _forget_marks(self) -> None:
+        """Of blocks that left, or are gone."""
+        while len(self._marks) > 1 and self._marks[0][0] <= self._sent:
+            del self._marks[0]
+
+    def coldest(self) -> tuple[int, int] | None:
+        if self._sent + BLOCK_ROWS > self.last or not self._leaving():
+            return None
+        self._forget_marks()
+        return 0, self._marks[0][1]
+
+    def send(self, size: int) -> int:
+        blocks = min(max(1, size // (BLOCK_ROWS * self._row_bytes)), (self.last - self._sent) // BLOCK_ROWS)
+        self._send(self._sent, blocks * BLOCK_ROWS)
+        self._sent += blocks * BLOCK_ROWS
+        return blocks * BLOCK_ROWS * self._row_bytes
+
+    def _send(self, begin: int, rows: int) -> None:
+        for part in _slices(self._ring, begin, rows):
+            for space, width in self._leaving():
+                if part.stop > part.start:
+                    space.send(part.start * width, part.stop * width)
+
+    def _renew(self, rows: int) -> None:
+        """Move to a ring of one's own, with room for so many; not to a smaller one."""
+        old = self._ring
+        first, here = self.first, self._in_memory(self.first, self.last)
+        self._given_back, self._wanted, self._sent_before_absent = first, 0, first // BLOCK_ROWS * BLOCK_ROWS
+        self._sent = self._sent_before_absent if self.absent is None else -(-self.absent.end // BLOCK_ROWS) * BLOCK_ROWS
+        rows = rows if self._spaces else max(rows, old.capacity * 2 // 3)
+        new, self._spaces = _ring_for(rows, old.width, old.keys, self._policy, old.state, self._home, self._tuning)
+        self._ring = new
+        for begin, end in here:
+            for part in _slices(old, begin, end - begin):
+                lanes, valid = old.lanes.reshape(-1, old.width)[part], old.valid.reshape(-1, old.width)[part]
+                self._write(begin, lanes, valid, old.times[part] if len(old.times) else old.times)
+                begin += part.stop - part.start
+
+
+def next_rank(rank: Int64s, beats: Int64s, row: int, beat: int) -> int:
+    """The lower rank of the next row and the next heartbeat, of which there is one at least."""
+    ranks = (*rank[row : row + 1].tolist(), *beats[beat : beat + 1, 0].tolist())
+    return int(min(ranks))
+
+
+def _ring_for(
+    rows: int, width: int, keys: Int64s, policy: Policy, state: Int64s, home: Home, tuning: Tuning
+) -> tuple[k.Ring, tuple[Space | LeavingSpace, ...]]:
+    """With room for half as many rows more, so that growing is rare; not for twice as many, because a small ring comes round
+    through all its memory. A large one has spaces for lanes, validity and times."""
+    has_times = policy.kind >= TIME_SLIDING
+    row_bytes = 9 * width + (8 if has_times else 0)
+    capacity = max(tuning.queue_rows_min, rows + rows // 2)
+
+    def made(spaces: tuple[Space | LeavingSpace, ...], length: int) -> k.Ring:
+        arrays = [space.array for space in spaces] or [np.empty(length * width, np.int64), np.empty(length * width, np.bool_)]
+        times = arrays[2] if len(arrays) > 2 else np.empty(length if has_times else 0, np.int64)
+        return k.Ring(arrays[0], arrays[1], times, keys, state, width, length)
+
+    def reserved(length: int) -> tuple[k.Ring, tuple[Space | LeavingSpace, ...]]:
+        length = -(-length // BLOCK_ROWS) * BLOCK_ROWS
+        columns: list[tuple[type[np.generic], int]] = [(np.int64, length * width), (np.bool_, length * width)]
+        columns += [(np.int64, length)] if has_times else []
+        spaces = tuple(home.space(np.dtype(kind), size) or Space(np.dtype(kind), size) for kind, size in columns)
+        return made(spaces, length), spaces
+
+    if capacity * row_bytes <= min(tuning.small_bytes, home.small_bytes):
+        return made((), capacity), ()
+    return as_much(tuning.reserved_bytes // row_bytes, capacity + _MARGIN_ROWS, reserved)
+
+
+def _slices(ring: k.Ring, position: int, count: int) -> list[slice]:
+    """The slots of `count` positions from `position` on, in order."""
+    slot = position % ring.capacity
+    first = min(count, ring.capacity - slot)
+    return [slice(slot, slot + first), slice(0, count - first)]

@@ -1,0 +1,502 @@
+"""A keyed relation as a part of a page: the index of a window, and its retention.
+
+Semantics (SPEC A8-A13, A19-A23), where the sources leave a choice open:
+
+- An update block on an unknown key inserts: retention may have forgotten the row that its window still had. One whose old values
+  stand under another key inserts or updates the new one and deletes the old one. One that is refused deletes the row: where it
+  came from, its old values are no more.
+- With retention, deleting an unknown key is allowed, for the same reason; without, it is refused.
+- Outputs of resolved events carry the flags of their event without PARTIAL, because the stored row is whole; retention deletes
+  carry RETENTION alone, and the rank of the row or heartbeat that caused them, after the outputs of that row itself.
+- Retention by time counts from the newest version of a row; retention by count leaves an updated row in its place. Where groups
+  keep their newest rows, one that an update brings into another group is the newest there.
+- A jumping window by system time starts with the first time that it sees, one by event time with its first row. The row whose
+  event time passes a boundary stays. `bytime_jumping_lookback`: at each multiple of the unit since 1970, rows that are `limit` or
+  more before it go (unverified).
+- At a heartbeat while sources are idle (`RowTime.idle_beats`), event time is later than the newest row says. That time evicts rows
+  and passes boundaries, but is not kept: the next row sets it again.
+
+Where an insert never brings a key that is there, rows stand in a `RowQueue` as long as they leave in the order in which they came.
+Where it is not known that they always will, the first event that wants it otherwise makes the queue pages with an index, and so
+does a row beyond `late_index_rows_max` of `Tuning`: making an index of more takes long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from hotspare.rows import tuning
+from hotspare.rows.chunk import NO_BEATS, Bools, Chunk, Int64s, Timeline, UInt8s
+from hotspare.rows.compile import Whole
+from hotspare.table.absent import AbsentPages, KeptPages, PageReader, WhenRead
+from hotspare.table.absent_queue import AbsentRows
+from hotspare.table.absent_relation import relate_where_absent, remember
+from hotspare.table.groups import GroupLists
+from hotspare.table.key_pages import KeysOfPages, RememberedKeys, key_pages
+from hotspare.table.loops import relation as k
+from hotspare.table.loops import slots, unlinked
+from hotspare.table.loops.absent import UInt64s
+from hotspare.table.loops.pages import Rows
+from hotspare.table.loops.text_collection import mark_rows
+from hotspare.table.memory import STAYS, Home
+from hotspare.table.pages import Column, Columns, expect
+from hotspare.table.queue import RowQueue, Taken
+from hotspare.table.relation_work import Change as Change
+from hotspare.table.relation_work import RelationWork, beats_of, output_arrays, resolution_of
+from hotspare.table.relation_work import Resolution as Resolution
+from hotspare.table.relation_work import RowTime as RowTime
+from hotspare.table.row_layout import Known, Layout, RowsInMemory, RowsOfPage, RowSource, StoredPages, StoredRows, Times
+from hotspare.table.row_pages import RowPages
+from hotspare.table.row_shape import Shape as Shape
+from hotspare.table.row_shape import asked_by
+from hotspare.table.strings import FrozenStrings
+
+KEEP_ALL = k.Policy(k.KEEP, 0, 1, 0, 0)
+"""The policy of a relation that forgets nothing."""
+_PERSISTED = (slots.NEWEST, slots.BOUNDARY)
+
+
+class Relation:
+    """Rows by key. `change` takes a chunk, and `go_on` what it left: until then the relation is not frozen. Where
+    values can only be computed when it is known which rows came, `apply` does, and after it values may be written to `lanes` and
+    `valid` at arrived slots, until `settle`."""
+
+    def __init__(self, shape: Shape, policy: k.Policy = KEEP_ALL, home: Home = STAYS, reading: WhenRead = WhenRead.WHOLE) -> None:
+        """`reading`: AT_USE where nothing but this class reads rows, and kernels those of a chunk's keys and those that leave."""
+        self.shape = shape
+        self.policy = policy
+        self._tuning = tuning.current()
+        is_queue = self._may_queue and policy.in_order
+        self._reading = WhenRead.WHOLE if is_queue else reading
+        self._of_pages = policy
+        """By which rows stand in pages: once there is an index from the first row on, nobody asks for a list of all."""
+        self._home = home
+        self._queue: RowQueue | None = None
+        self._groups: GroupLists | None = None
+        self._work: RelationWork | None = None
+        self._scratch = output_arrays(0, 0)
+        self._known, self._keys_known = Known({}), RememberedKeys(self._tuning)
+        self._snapshot = 0
+        self._pages = self._fresh(self._tuning.page_slots)
+        self._begin_queue(0)
+        self._begin_groups()
+
+    def live_in(self, home: Home) -> None:
+        """Where rows are to live; there are none yet."""
+        self._home = home
+        self._pages = self._fresh(self._pages.page_slots)
+        self._begin_queue(0)
+        self._begin_groups()
+
+    @property
+    def _rows(self) -> Rows:
+        return self._pages.rows
+
+    @property
+    def pages(self) -> RowPages:
+        """Where rows stand, unless they stand in a queue."""
+        return self._pages
+
+    @property
+    def live(self) -> int:
+        return int(self._rows.state[slots.LIVE]) if self._queue is None else self._queue.live
+
+    @property
+    def lanes(self) -> Int64s:
+        """int64[capacity, width] by slot."""
+        return self._rows.lanes
+
+    @property
+    def valid(self) -> Bools:
+        """bool[capacity, width] by slot."""
+        return self._rows.valid
+
+    def change(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None, rows_max: int | None = None) -> Change:
+        """Resolve the chunk and expel what retention ends. `row_time` is needed where the policy goes by event time.
+
+        At most `rows_max` outputs are made; where that is not enough, `go_on` is to be called before anything else.
+        """
+        self._work = self._begun(chunk, timeline, row_time)
+        return self.go_on(rows_max)
+
+    def go_on(self, rows_max: int | None = None) -> Change:
+        """More of a change that is not done."""
+        work = self._work
+        assert work is not None
+        if rows_max is None:
+            rows_max = self._outputs_max(work)
+        done: Taken | None = None
+        if self._queue is not None:
+            done = self._queue.take(work.chunk, work.time_us, work.beats, work.counts, rows_max)
+            if done.until is not None or done.is_all:
+                return self._changed(work, done.chunk, done.refused[:, 0], done.refused[:, 1], done.until)
+            rows_max -= len(done.chunk)
+            work.counts = np.zeros(k.COUNTS_WIDTH, np.int64)
+            work.counts[k.ROW], work.counts[k.BEAT] = done.rows, done.beats
+            self._end_queue()
+        resolution, until = self._resolve(work, rows_max)
+        made, row, why = self.settle(resolution), resolution.refused_row, resolution.refused_why
+        if done is not None:
+            made, before = done.chunk.joined(made), done.refused.T
+            row, why = np.concatenate((before[0], row)), np.concatenate((before[1], why))
+        return self._changed(work, made, row, why, until)
+
+    def _changed(self, work: RelationWork, made: Chunk, refused_row: Int64s, refused_why: Int64s, until: int | None) -> Change:
+        if until is None:
+            self._work = None
+        return Change(made, work.chunk, refused_row, refused_why, until)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left of the last change."""
+        return self._work is None
+
+    def apply(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None) -> Resolution:
+        """`change`, but for the values of the outputs: these come with `settle`."""
+        if self._queue is not None:
+            self._end_queue()
+        work = self._begun(chunk, timeline, row_time)
+        self._pages.note_moves()
+        resolution, _ = self._resolve(work, self._outputs_max(work))
+        return resolution
+
+    def _begun(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None) -> RelationWork:
+        assert self._work is None
+        count = len(chunk)
+        if row_time is not None:
+            time_us, has_time = row_time.time_us, row_time.valid
+        else:
+            time_us, has_time = timeline.time_us[chunk.rank] if self._by_time else chunk.rank, None
+        self._start_boundary(timeline)
+        if self._is_late():
+            self._prepare_index()
+        if self._queue is not None:
+            self._queue.reserve(count)
+        beats, idle_beats = beats_of(self.policy, timeline), NO_BEATS if row_time is None else row_time.idle_beats
+        return RelationWork(chunk, time_us, has_time, beats, np.zeros(k.COUNTS_WIDTH, np.int64), idle_beats)
+
+    def _is_late(self) -> bool:
+        """Whether there are so many rows that making an index of them would take long, should it be needed."""
+        return not self.policy.in_order and self.live > self._tuning.late_index_rows_max
+
+    def _prepare_index(self) -> None:
+        """From now on rows stand in pages with an index."""
+        if self._queue is not None:
+            self._end_queue()
+        if not self._rows.state[slots.INDEXED]:
+            self._pages.build_index()
+
+    def _outputs_max(self, work: RelationWork) -> int:
+        """More outputs than can come of a chunk, whatever it holds."""
+        waits = self._by_time and not self.policy.by_event and not len(work.beats)
+        forgets = self.policy.kind != k.KEEP and not waits
+        return 2 * len(work.chunk) + (self.live + len(work.chunk) if forgets else 0) + 1
+
+    def _resolve(self, work: RelationWork, rows_max: int) -> tuple[Resolution, int | None]:
+        """Go on with work that rows in a queue cannot do; `until` as in `Change`."""
+        chunk = work.chunk
+        has_time = np.ones(len(chunk), np.bool_) if work.has_time is None else work.has_time
+        given = k.InputArrays(chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid, work.time_us, has_time, work.beats)
+        out = self._room(rows_max, len(chunk), work.counts)
+        self._pages.expect(chunk.lanes)
+        if self._groups is not None:
+            self._groups.bring(chunk)
+        while True:
+            state = self._related(out, given._replace(rank=given.rank[: work.rows_ahead]))
+            if state != k.DONE or not len(work.idle_beats):
+                return resolution_of(out), None if state == k.DONE else work.rank_to_go_on
+            work.take_idle_beat(self.policy, self._rows.state)
+
+    def _related(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
+        """Goes on with the rows and heartbeats of `given`. DONE, or IS_FULL."""
+        if not (len(given.rank) > out.counts[k.ROW] or len(given.beats) or out.counts[k.LEAVING] != k.LEAVE_NONE):
+            return k.DONE
+        while (state := self._relate(out, given)) in (k.NEEDS_INDEX, k.NEEDS_ROOM):
+            if state == k.NEEDS_INDEX:
+                self._pages.build_index()
+            else:
+                self._make_room()
+        return state
+
+    def _relate(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
+        if self._pages.absent is not None or self._pages.unlinked is not None:
+            return relate_where_absent(self._pages, self._take, out, self._of_pages, given)
+        return self._take(out, given)
+
+    def _take(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
+        if self._groups is not None:
+            return self._groups.relate(out, self._of_pages, given)
+        return k.relate(self._rows, out, self._of_pages, given)
+
+    def _make_room(self) -> None:
+        self._pages.make_room()
+        if self._groups is not None:
+            self._groups.make_room()
+
+    def settle(self, resolution: Resolution) -> Chunk:
+        """The outputs with their values; pages given up may be used again from now on."""
+        count = len(resolution.made)
+        rank, opcode, flags = np.empty(count, np.int64), np.empty(count, np.uint8), np.empty(count, np.uint8)
+        lanes = np.empty((count, self.shape.width), np.int64)
+        valid = np.empty((count, self.shape.width), np.bool_)
+        k.repeat_moves(self._rows)
+        k.gather_outputs(self._rows, resolution.made, rank, opcode, flags, lanes, valid)
+        self.forget_outputs()
+        return Chunk(rank, opcode, flags, lanes, valid, is_whole=True)
+
+    def forget_outputs(self) -> None:
+        """What came of `apply` is taken: instead of `settle`, where no values were written."""
+        self._pages.forget_moves()
+        self._pages.release()
+
+    def freeze(self) -> Relation:
+        twin = Relation.__new__(Relation)
+        twin._home = STAYS
+        twin.shape, twin.policy, twin._work, twin._known = self.shape, self.policy, None, self._known
+        twin._of_pages, twin._tuning = self._of_pages, self._tuning
+        twin._reading, twin._keys_known = self._reading, self._keys_known
+        twin._groups = None
+        self._known.snapshots = twin._snapshot = self._known.snapshots + 1
+        twin._queue = None if self._queue is None else self._queue.freeze()
+        twin._pages = self._pages.freeze()
+        return twin
+
+    def __reduce__(self) -> tuple[Callable[..., Relation], tuple[object, ...]]:
+        """Pickled and copied as a snapshot has it: memory holds far more than rows, and belongs to one process. Codes of strings
+        stay as they are, so the table of strings goes with it. Not while a change is worked on."""
+        assert self._work is None
+        self._bring_all()
+        pages = {page.number: page.columns() for page in self.row_pages()}
+        return _received, (self.shape, self.policy, self._home, self._reading, self.columns(), pages)
+
+    def columns(self) -> Columns:
+        return {"state": Column(self._rows.state[list(_PERSISTED)]), **self._layout().columns()}
+
+    def row_pages(self) -> list[RowsOfPage]:
+        layout = self._layout()
+        numbers, count = layout.numbers.tolist(), len(layout.numbers)
+        self._known.forget_others(layout.numbers, numbers[-1] + 1 if numbers else 0)
+        given = [layout.page_slots] * (count - 1) + [layout.fill] * min(count, 1)
+        where = self._where(layout)
+        return [
+            RowsOfPage(number, slots_given, self._snapshot, alive, self._known, partial(self._page_columns, page, alive))
+            for number, slots_given, alive, page in zip(numbers, given, layout.alive, where, strict=True)
+            if alive.any()
+        ]
+
+    def key_pages(self) -> Sequence[KeysOfPages]:
+        if self._reading is WhenRead.WHOLE:
+            return []
+        layout = self._layout()
+        where, ways = self._where(layout), asked_by(self.shape, self.policy)
+
+        def read(at: int, hashes: UInt64s) -> tuple[Int64s, Int64s, UInt64s]:
+            found, leaves, strings = self._columns_of(where[at], layout.alive[at])
+            return found, leaves, hashes if strings is None else strings.hashes
+
+        return key_pages(layout, self._snapshot, ways, self._keys_known, read)
+
+    @property
+    def is_read_later(self) -> bool:
+        return self._pages.absent is not None or (self._queue is not None and self._queue.absent is not None)
+
+    def read_some(self, rows: int) -> bool:
+        is_left = self._pages.bring_some(rows) if self._queue is None else self._queue.bring_some(rows)
+        if self._groups is not None:
+            self._groups.admit()
+        return is_left
+
+    def _bring_all(self) -> None:
+        if self._queue is not None:
+            self._queue.bring_all()
+        self._pages.bring_all()
+
+    def _layout(self) -> Layout:
+        if self._queue is None:
+            return self._pages.layout()
+        return Layout.contiguous(self._queue.first, self._queue.last, self._pages.page_slots)
+
+    def _where(self, layout: Layout) -> list[int]:
+        """The place of each page in memory, or its number where rows stand in a queue."""
+        found: list[int] = (self._pages.in_use() if self._queue is None else layout.numbers).tolist()
+        return found
+
+    def _columns_of(self, page: int, alive: Bools) -> tuple[Int64s, Int64s, FrozenStrings | None]:
+        """As `_page_columns`, of those alone by which rows are asked for; and by what they leave, as `key_pages.Read`."""
+        ways = asked_by(self.shape, self.policy)
+        if self._queue is None:
+            return self._pages.columns_of(page, alive, ways)
+        rows, strings = self._queue.rows_of(page, alive)
+        return *ways.of(rows), strings
+
+    def _page_columns(self, page: int, alive: Bools) -> tuple[Columns, FrozenStrings | None]:
+        """Rows of a page: its place in memory, or its number where they stand in a queue; and their strings, as `RowsOfPage`."""
+        rows, strings = self._pages.rows_of(page, alive) if self._queue is None else self._queue.rows_of(page, alive)
+        return rows.columns(self.shape.codes, self._times), strings
+
+    @property
+    def _by_time(self) -> bool:
+        return self.policy.kind >= k.TIME_SLIDING
+
+    @property
+    def _times(self) -> Times:
+        return Times.KEPT if self._by_time else Times.NONE
+
+    def stored(self) -> tuple[Int64s, Bools, Int64s]:
+        """Lanes, valid and times (empty where retention does not go by time) of all rows, in order of arrival."""
+        if self._queue is not None:
+            found = self._queue.stored()
+            return found.lanes, found.valid, found.time
+        rows, order = self._rows, self._pages.in_order()
+        return rows.lanes[order], rows.valid[order], rows.time[order] if self._by_time else rows.time
+
+    def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
+        source = StoredPages(Layout.load(columns), pages, self.shape.width, self._times)
+        source.check()
+        self._load(columns, source)
+        if isinstance(pages, KeptPages):
+            remember(self._known, self._keys_known, source.layout, pages)
+
+    def _load(self, columns: Columns, source: RowSource) -> None:
+        """Page by page, so that rows may leave memory while others come."""
+        layout, state = source.layout, expect(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
+        count = int(np.count_nonzero(layout.alive))
+        is_late = not self.policy.in_order and count > self._tuning.late_index_rows_max
+        first = layout.arrivals - count
+        self._known, self._keys_known = Known({}), RememberedKeys(self._tuning)
+        in_order = not is_late and layout.is_as(Layout.contiguous(first, layout.arrivals, layout.page_slots))
+        absent = None if in_order and self._may_queue else self._absent_of(source)
+        self._of_pages = self.policy if absent is None or self.policy.in_order else self.policy._replace(new_keys=0)
+        self._queue, self._pages = None, self._fresh(layout.page_slots)
+        self._rows.state[list(_PERSISTED)] = state
+        if in_order:
+            self._begin_queue(count)
+        if self._queue is not None and not self._queued(self._queue, source, first):
+            self._queue, self._pages = None, self._fresh(layout.page_slots)
+            self._rows.state[list(_PERSISTED)] = state
+        if self._queue is None:
+            self._put(source, absent)
+
+    def _queued(self, queue: RowQueue, source: RowSource, first: int) -> bool:
+        """Fill the queue, where rows stand in the order in which they came."""
+        queue.begin(first)
+        pages_min = self._tuning.key_pages_min
+        absent = AbsentRows.of(self._reader_of(source), source.layout, first, pages_min) if self.policy.in_order else None
+        if absent is not None:
+            queue.leave_absent(absent)
+        for at in range(absent.pages if absent is not None else 0, len(source.layout.numbers)):
+            stored = self._checked(source, at)
+            if not np.array_equal(stored.order, np.arange(queue.last, queue.last + len(stored.order))):
+                return False
+            queue.append(stored.lanes, stored.valid, stored.time)
+            self._home.relieve()
+        return True
+
+    def _checked(self, source: RowSource, at: int) -> StoredRows:
+        stored = source.rows(at)
+        stored.check(self.shape.keys, source.layout.arrivals)
+        return stored
+
+    def _begin_queue(self, rows: int) -> None:
+        """Keep rows in a queue with room for so many, where the policy allows it. There are none yet."""
+        if self._may_queue:
+            width, keys, state = self.shape.width, self._rows.keys, self._rows.state
+            self._queue = RowQueue(width, keys, self.policy, state, rows, self._tuning, self._home)
+
+    @property
+    def _may_queue(self) -> bool:
+        return bool(self.policy.new_keys and not self.policy.by_event and self.policy.kind != k.COUNT_OF_GROUP)
+
+    def _begin_groups(self) -> None:
+        """Where groups keep their newest rows, the lists of those that stand in the pages."""
+        if self.policy.kind == k.COUNT_OF_GROUP:
+            self._groups = GroupLists(self._pages)
+            self._groups.fill()
+
+    def _end_queue(self) -> None:
+        """From now on rows stand in pages: where they would, had they always."""
+        assert self._queue is not None
+        layout, kept, stored = self._layout(), self._rows.state[list(_PERSISTED)], self._queue.stored()
+        self._queue, self._pages = None, self._fresh(layout.page_slots)
+        self._rows.state[list(_PERSISTED)] = kept
+        self._put(RowsInMemory(layout, stored))
+
+    def _put(self, source: RowSource, absent: AbsentPages | None = None) -> None:
+        """Rows into fresh pages, but for those that need not be read now."""
+        layout, pages = source.layout, self._pages
+        pages.place(layout)
+        if absent is not None:
+            pages.leave_absent(absent)
+        elif not self._of_pages.new_keys or self._is_late():
+            pages.begin_index(self.live)
+        for at, alive in enumerate(layout.alive):
+            if absent is not None and absent.is_absent[at]:
+                continue
+            pages.fill(at, alive, self._checked(source, at))
+            pages.entered(at)
+            self._home.relieve()
+        if pages.is_ordered and absent is None:
+            unlinked.relink(self._rows, self.policy, pages.in_order())
+        self._begin_groups()
+
+    def _absent_of(self, source: RowSource) -> AbsentPages | None:
+        """What need not be read now."""
+        reader = self._reader_of(source) if self._reading is WhenRead.AT_USE else None
+        if reader is None:
+            return None
+        layout, ways = source.layout, asked_by(self.shape, self.policy)
+        return AbsentPages.of(reader, layout.numbers, layout.counts, ways, self._tuning.key_page_spans)
+
+    def _reader_of(self, source: RowSource) -> PageReader | None:
+        """Of pages that can be read later."""
+        if not isinstance(source, StoredPages) or not isinstance(source.pages, KeptPages):
+            return None
+        return PageReader(source.pages, self.shape.width, self._times, self.shape.keys, source.layout.arrivals)
+
+    @property
+    def codes_per_row(self) -> int:
+        return len(self.shape.codes)
+
+    @property
+    def written(self) -> int:
+        """Page number times slots of a page, and slot, of the next row."""
+        return self._pages.written if self._queue is None else self._queue.last
+
+    def mark(self, marks: UInt8s, mark: int, since: int, rows: int) -> int:
+        columns = np.array(self.shape.codes, np.int64)
+        if self._queue is None:
+            self._pages.expect_scan(since, rows)
+            return int(mark_rows(self._rows, columns, since, rows, marks, mark))
+        return self._queue.mark(columns, marks, mark, since, rows)
+
+    def _start_boundary(self, timeline: Timeline) -> None:
+        """A jumping window by system time begins with the first time that it sees."""
+        if self.policy.kind < k.TIME_JUMPING or self.policy.by_event or not len(timeline.time_us):
+            return
+        if self._rows.state[slots.BOUNDARY] == slots.UNSET:
+            k.boundary_passed(self._rows.state, self.policy, np.int64(timeline.time_us[0]))
+
+    def _room(self, outputs: int, count: int, counts: Int64s) -> k.OutputArrays:
+        """Where the kernel writes; kept from call to call, because fresh memory is slow to touch."""
+        out = self._scratch
+        if len(out.made) < outputs + 2 or len(out.refused) < count:
+            self._scratch = out = output_arrays(2 * outputs + 2, 2 * count)
+        counts[[k.MADE, k.REFUSED]] = 0
+        counts[k.ROOM] = outputs
+        return out._replace(counts=counts)
+
+    def _fresh(self, page_slots: int) -> RowPages:
+        pages = RowPages(self.shape, self._of_pages, page_slots, self._tuning, self._home)
+        pages.rows.state[slots.INDEXED] = 1 - self._of_pages.new_keys
+        return pages
+
+
+def _received(
+    shape: Shape, policy: k.Policy, home: Home, reading: WhenRead, columns: Columns, pages: Mapping[int, Columns]
+) -> Relation:
+    relation = Relation(shape, policy, home, reading)
+    relation.load_pages(columns, pages)
+    return relation

@@ -1,0 +1,236 @@
+"""Where the rows of a relation stand, as a snapshot has it: pages by number, and which of their slots hold a row.
+
+It is written as one piece with each snapshot; the rows themselves are in row pages, which are written when they are new. A page
+that was written may hold rows that are gone since: the layout decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+
+from hotspare.base.errors import SnapshotDamaged
+from hotspare.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.table.pages import Column, Columns, expect
+from hotspare.table.strings import FrozenStrings
+
+PAGE_SLOTS_MAX = 1 << 20
+NO_PAGE = -1
+_PLACES = ("page_slots", "fill", "hand", "arrivals")
+
+
+class Times(Enum):
+    """Whether rows have a time: where retention goes by time."""
+
+    KEPT = "kept"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`numbers`: of the pages in use, rising; `alive`: bool[pages, page_slots]. `fill`: slots given of the last page. `hand`: the
+    number of the page that is looked at next for being cleared, or NO_PAGE. `arrivals`: how many rows ever arrived."""
+
+    page_slots: int
+    numbers: Int64s
+    alive: Bools
+    fill: int
+    hand: int
+    arrivals: int
+
+    @classmethod
+    def contiguous(cls, first: int, last: int, page_slots: int) -> Layout:
+        """Of rows that came one after the other, of which those before `first` are gone."""
+        open_page = (last - 1) // page_slots
+        numbers = np.arange(min(first // page_slots, open_page), open_page + 1) if last else np.empty(0, np.int64)
+        positions = numbers[:, np.newaxis] * page_slots + np.arange(page_slots)
+        alive = (positions >= first) & (positions < last)
+        return cls(page_slots, numbers, alive, last - page_slots * open_page if last else 0, NO_PAGE, last)
+
+    @property
+    def positions(self) -> Int64s:
+        """Page number times `page_slots`, and slot, of each row, rising."""
+        page, slot = np.nonzero(self.alive)
+        where: Int64s = self.numbers[page] * self.page_slots + slot
+        return where
+
+    @property
+    def counts(self) -> Int64s:
+        """Rows of each page."""
+        return np.fromiter(map(np.count_nonzero, self.alive), np.int64, len(self.alive))
+
+    def is_as(self, other: Layout) -> bool:
+        """Whether both say the same."""
+        same = all(getattr(self, name) == getattr(other, name) for name in _PLACES)
+        return same and np.array_equal(self.numbers, other.numbers) and np.array_equal(self.alive, other.alive)
+
+    def columns(self) -> Columns:
+        places = np.array([getattr(self, name) for name in _PLACES], np.int64)
+        return {"places": Column(places), "numbers": Column(self.numbers), "alive": Column(packed(self.alive))}
+
+    @classmethod
+    def load(cls, columns: Columns) -> Layout:
+        """SnapshotDamaged where that cannot be."""
+        numbers = expect(columns, "numbers", np.dtype(np.int64), (-1,)).array
+        places = expect(columns, "places", np.dtype(np.int64), (len(_PLACES),)).array.tolist()
+        page_slots, fill, hand, arrivals = (int(n) for n in places)
+        if not 1 <= page_slots <= PAGE_SLOTS_MAX:
+            raise SnapshotDamaged(f"a page cannot have {page_slots} slots")
+        bits = expect(columns, "alive", np.dtype(np.uint8), (len(numbers), -(-page_slots // 8))).array
+        layout = cls(page_slots, numbers, unpacked(bits, page_slots), fill, hand, arrivals)
+        layout.check()
+        return layout
+
+    def check(self) -> None:
+        """SnapshotDamaged where the numbers contradict each other."""
+        numbers, alive = self.numbers, self.alive
+        is_rising = bool((np.diff(numbers) > 0).all()) and (not len(numbers) or 0 <= numbers[0] <= numbers[-1] < 2**42)
+        fills = 1 <= self.fill <= self.page_slots and not alive[-1, self.fill :].any() if len(numbers) else self.fill == 0
+        has_hand = self.hand == NO_PAGE or self.hand in numbers
+        if not (is_rising and fills and has_hand and self.arrivals >= 0 and alive[:-1].any(axis=1).all()):
+            raise SnapshotDamaged("the pages of a window contradict each other")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows by position, as `Layout.positions` has them. `time` is empty where retention does not go by time."""
+
+    lanes: Int64s
+    valid: Bools
+    order: Int64s
+    time: Int64s
+
+    def check(self, keys: tuple[int, ...], arrivals: int) -> None:
+        """SnapshotDamaged where a row has no key, or is not one of so many that arrived."""
+        if not self.valid[:, list(keys)].all():
+            raise SnapshotDamaged("a page holds a row without a key")
+        if len(self.order) and not 0 <= int(self.order.min()) <= int(self.order.max()) < arrivals:
+            raise SnapshotDamaged("a page holds a row that never arrived")
+
+    @classmethod
+    def none(cls, width: int) -> StoredRows:
+        return cls(np.empty((0, width), np.int64), np.empty((0, width), np.bool_), np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def columns(self, codes: tuple[int, ...], times: Times) -> Columns:
+        columns = {"lanes": Column(self.lanes, codes), "valid": Column(self.valid), "order": Column(self.order)}
+        return {**columns, "time": Column(self.time)} if times is Times.KEPT else columns
+
+
+class RowSource(Protocol):
+    """The rows of a layout, page by page."""
+
+    @property
+    def layout(self) -> Layout: ...
+
+    def rows(self, at: int) -> StoredRows:
+        """Those of the page at this place of `layout.numbers`, by slot; SnapshotDamaged where they cannot be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPages:
+    """Out of pages that may hold more rows; SnapshotDamaged where they hold less."""
+
+    layout: Layout
+    pages: Mapping[int, Columns]
+    width: int
+    times: Times
+
+    def check(self) -> None:
+        """SnapshotDamaged where there are pages that the layout does not know."""
+        if set(self.pages) - set(self.layout.numbers.tolist()):
+            raise SnapshotDamaged("a window has a page that it does not know")
+
+    def rows(self, at: int) -> StoredRows:
+        number, alive = int(self.layout.numbers[at]), self.layout.alive[at]
+        if not alive.any():
+            return StoredRows.none(self.width)
+        if number not in self.pages:
+            raise SnapshotDamaged(f"page {number} of a window is missing")
+        return stored_rows(self.pages[number], number, alive, self.width, self.times)
+
+
+class RowsInMemory:
+    """All rows of a layout, by position."""
+
+    def __init__(self, layout: Layout, stored: StoredRows) -> None:
+        self.layout = layout
+        self._stored = stored
+        self._ends = np.cumsum(layout.alive.sum(axis=1))
+
+    def rows(self, at: int) -> StoredRows:
+        begin, end, stored = int(self._ends[at - 1]) if at else 0, int(self._ends[at]), self._stored
+        return StoredRows(stored.lanes[begin:end], stored.valid[begin:end], stored.order[begin:end], stored.time[begin:end])
+
+
+def stored_rows(columns: Columns, number: int, alive: Bools, width: int, times: Times) -> StoredRows:
+    """Rows of a page that may hold more; SnapshotDamaged where it holds less."""
+    bits = expect(columns, "alive", np.dtype(np.uint8), (-(-len(alive) // 8),)).array
+    written = unpacked(bits, len(alive))
+    count = int(written.sum())
+    if (alive & ~written).any():
+        raise SnapshotDamaged(f"page {number} of a window lacks rows")
+    chosen = alive[written]
+    return StoredRows(
+        expect(columns, "lanes", np.dtype(np.int64), (count, width)).array[chosen],
+        expect(columns, "valid", np.dtype(np.bool_), (count, width)).array[chosen],
+        expect(columns, "order", np.dtype(np.int64), (count,)).array[chosen],
+        expect(columns, "time", np.dtype(np.int64), (count,)).array[chosen] if times is Times.KEPT else np.empty(0, np.int64),
+    )
+
+
+@dataclass(slots=True)
+class Known:
+    """What a store said of pages by number; shared with snapshots. Beside it stands how many slots were given of the page by then,
+    and which snapshot it was written for: rows that are gone by then are not in it, so that it is of no use to an earlier one."""
+
+    by_page: dict[int, tuple[int, int, object]]
+    snapshots: int = 0
+    """How many were taken."""
+
+    def forget_others(self, numbers: Int64s, until: int) -> None:
+        """Keep those of `numbers`, and of pages from `until` on."""
+        kept = set(numbers.tolist())
+        for number in sorted(set(self.by_page) - kept):
+            if number < until:
+                self.by_page.pop(number, None)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOfPage:
+    """A `pages.RowPage` in a snapshot. `given`: how many slots of it; `read` gives its rows, and the strings that their codes
+    are of, None: those of the table."""
+
+    number: int
+    given: int
+    snapshot: int
+    alive: Bools
+    shared: Known
+    read: Callable[[], tuple[Columns, FrozenStrings | None]]
+
+    @property
+    def known(self) -> object:
+        given, snapshot, known = self.shared.by_page.get(self.number, (-1, 0, None))
+        return known if given == self.given and snapshot <= self.snapshot else None
+
+    def note(self, known: object) -> None:
+        self.shared.by_page[self.number] = self.given, self.snapshot, known
+
+    def columns(self) -> Columns:
+        return self.content()[0]
+
+    def content(self) -> tuple[Columns, FrozenStrings | None]:
+        columns, strings = self.read()
+        return {**columns, "alive": Column(packed(self.alive))}, strings
+
+
+def packed(bits: Bools) -> UInt8s:
+    return np.packbits(bits, axis=-1, bitorder="little")
+
+
+def unpacked(bits: UInt8s, length: int) -> Bools:
+    """Bits beyond `length` do not count."""
+    return np.unpackbits(bits, axis=-1, count=length, bitorder="little").view(np.bool_)

@@ -1,0 +1,467 @@
+"""The memory of a relation: pages of slots that grow without being copied and are shared with snapshots (`table.loops.pages`).
+
+No slot is written twice, so a snapshot shares all of them; what it has of its own is which rows were there. A page of which it may
+need rows is not used again while it lives. So several snapshots may live at once, freezing costs a bit per slot, and memory grows
+by what leaves while one is written.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hotspare.rows.chunk import Bools, Int64s
+from hotspare.rows.tuning import Tuning
+from hotspare.table.absent import AbsentPages, FrozenAbsent
+from hotspare.table.away import PagesAway
+from hotspare.table.key_pages import AskedBy
+from hotspare.table.loops import index as index_kernels
+from hotspare.table.loops import pages as k
+from hotspare.table.loops import relation as relation_kernels
+from hotspare.table.loops import slots
+from hotspare.table.memory import STAYS, Home, LeavingSpace, as_much, entry_bytes, grown, longer
+from hotspare.table.row_index import empty_index, grown_index, index_bytes
+from hotspare.table.row_layout import NO_PAGE, Layout, StoredRows
+from hotspare.table.row_shape import Shape, leaves_by_own_time
+from hotspare.table.strings import FrozenStrings
+from hotspare.table.unlinked import UnlinkedRows
+
+_AHEAD = 4
+"""Of absent pages that are asked for together, so many are read while one is taken in."""
+_NO_SLOTS: Int64s = np.empty(0, np.int64)
+
+
+class RowPages:
+    """Pages in memory. `rows` is for kernels; `make_room` where they ask for it, `release` when their outputs are taken away."""
+
+    def __init__(self, shape: Shape, policy: relation_kernels.Policy, page_slots: int, tuning: Tuning, home: Home = STAYS) -> None:
+        self.page_slots = page_slots
+        self._tuning = tuning
+        self.home = home
+        self._away: PagesAway | None = None
+        """None while all rows stay."""
+        self._page_stays = 0
+        """Of a page, bytes that cannot leave."""
+        self._read_from: PagesAway | None = None
+        """Of a snapshot: where its pages may be."""
+        self.absent: AbsentPages | None = None
+        """Pages that are in the store only; None where there is none."""
+        self._brought: list[Int64s] | None = None
+        """Slots of rows of absent pages that were read, for who asks; None: nobody does."""
+        self._absent_then: FrozenAbsent | None = None
+        """Of a snapshot."""
+        self.unlinked: UnlinkedRows | None = None
+        """Rows that a restore has not brought into the list; None where there can be none."""
+        self._twins: list[weakref.ref[RowPages]] = []
+        self._pinned = np.empty(0, np.int64)
+        """Pages that are empty but for what snapshots need."""
+        self._moves = np.empty((0, k.MOVED_WIDTH), np.int64)
+        """Memory for `rows.moved`, which is kept."""
+        state = np.zeros(slots.STATE_WIDTH, np.int64)
+        state[[slots.FIRST, slots.LAST, slots.OPEN, slots.HAND, slots.OLDEST, slots.YOUNGEST, slots.SEAM]] = slots.NONE
+        state[slots.UNLINKED] = slots.NEVER
+        state[[slots.NEWEST, slots.BOUNDARY]] = slots.UNSET
+        state[slots.PAGE_SLOTS], state[slots.SPARE] = page_slots, tuning.spare_slots
+        state[slots.EITHER] = leaves_by_own_time(policy)
+        self._by_time, self._by_event = policy.kind >= relation_kernels.TIME_SLIDING, policy.by_event == 1
+        is_linked = relation_kernels.is_linked
+        self._is_linked = getattr(is_linked, "py_func", is_linked)(policy)  # also where numba is switched off
+        self.rows = k.Rows(
+            by_key=empty_index(),
+            lanes=np.empty((0, shape.width), np.int64),
+            valid=np.empty((0, shape.width), np.bool_),
+            order=np.empty(0, np.int64),
+            time=np.empty(0, np.int64),
+            links=np.empty((0, slots.LINKS_WIDTH), np.int64),
+            waiting=np.empty(0, np.int64),
+            alive=np.empty(0, np.uint64),
+            pages=np.empty((0, k.PAGES_WIDTH), np.int64),
+            free=np.empty(0, np.int64),
+            emptied=np.empty(0, np.int64),
+            moved=np.empty((0, k.MOVED_WIDTH), np.int64),
+            heap=np.empty((0, 2), np.int64),
+            state=state,
+            keys=np.array(shape.keys, np.int64),
+            conditions=np.array(shape.conditions, np.int64),
+        )
+        home.welcome(self)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether rows stand in a list or a heap."""
+        return self._is_linked or self._by_event
+
+    @property
+    def slots_used(self) -> int:
+        """No slot from here on was ever given."""
+        return int(self.rows.state[slots.HIGH]) * self.page_slots
+
+    @property
+    def written(self) -> int:
+        """The position behind the newest row: page number times slots of a page, and slot."""
+        state = self.rows.state
+        return int((state[slots.NUMBER] - 1) * self.page_slots + state[slots.FILL]) if state[slots.OPEN] >= 0 else 0
+
+    def make_room(self) -> None:
+        """Room for what the next event may need at most, in pages and in the index."""
+        self.rows = self.rows._replace(by_key=grown_index(self.rows.by_key))
+        rows, state = self.rows, self.rows.state
+        at_hand = int(state[slots.FREE]) + len(rows.pages) - int(state[slots.HIGH])
+        needed = int(k.pages_needed(state))
+        if at_hand < needed:
+            self._grow(len(rows.pages) + needed - at_hand)
+        if len(rows.moved) and int(state[slots.MOVED]) + k.CLEARED_MAX * self.page_slots > len(rows.moved):
+            moved = grown(rows.moved, int(state[slots.MOVED]), 2 * len(rows.moved) + k.CLEARED_MAX * self.page_slots)
+            self._moves = moved
+            self.rows = self.rows._replace(moved=moved)
+
+    def note_moves(self) -> None:
+        """From now on `rows.moved` tells which rows were moved."""
+        if len(self._moves) < k.CLEARED_MAX * self.page_slots:
+            self._moves = np.empty((k.CLEARED_MAX * self.page_slots, k.MOVED_WIDTH), np.int64)
+        self.rows = self.rows._replace(moved=self._moves)
+
+    def forget_moves(self) -> None:
+        if len(self.rows.moved):
+            self.rows = self.rows._replace(moved=np.empty((0, k.MOVED_WIDTH), np.int64))
+        self.rows.state[slots.MOVED] = 0
+
+    def build_index(self) -> None:
+        """Enter all rows."""
+        self.bring_all()
+        self.begin_index(int(self.rows.state[slots.LIVE]))
+        self.enter_rows(0, self.slots_used)
+
+    def begin_index(self, live: int) -> None:
+        """From now on there is an index, with room for so many rows and without any."""
+        length = 1
+        while length * index_kernels.SEGMENT_ENTRIES_MAX < 2 * live:
+            length *= 2
+        self.rows = self.rows._replace(by_key=empty_index(length))
+        self.rows.state[slots.INDEXED] = 1
+
+    def enter_rows(self, at: int, end: int) -> None:
+        """Enter those of slots from `at` to before `end`."""
+        while at < end:
+            at = int(relation_kernels.fill_index(self.rows, at, end))
+            if at < end:
+                self.rows = self.rows._replace(by_key=grown_index(self.rows.by_key))
+
+    def release(self) -> None:
+        """Outputs are taken away: pages that nobody needs any more may be used again."""
+        state, rows = self.rows.state, self.rows
+        count = int(state[slots.EMPTIED])
+        if count == 0 and len(self._pinned) == 0:
+            return
+        needed_before = max((int(twin.rows.state[slots.NUMBER]) for twin in self._sharing()), default=0)
+        pages = np.concatenate([self._pinned, rows.emptied[:count]])
+        is_needed = rows.pages[pages, k.PAGE_NUMBER] < needed_before
+        self._pinned, freed = pages[is_needed], pages[~is_needed]
+        if self._away is not None:
+            self._away.forget_away(freed)
+        free = int(state[slots.FREE])
+        rows.free[free : free + len(freed)] = freed
+        state[slots.FREE], state[slots.EMPTIED] = free + len(freed), 0
+
+    def freeze(self) -> RowPages:
+        """Today's rows, to be read while this goes on."""
+        twin = RowPages.__new__(RowPages)
+        twin.page_slots, twin._twins, twin._pinned = self.page_slots, [], self._pinned
+        twin.home, twin._away, twin._read_from = STAYS, None, self._away
+        twin.absent, twin._absent_then = None, self.absent.freeze() if self.absent is not None else None
+        twin._brought = twin.unlinked = None
+        twin._by_time, twin._by_event, twin._is_linked = self._by_time, self._by_event, self._is_linked
+        rows, state = self.rows, self.rows.state
+        words = -(-self.slots_used // 64)
+        alive, pages = rows.alive[:words].copy(), rows.pages[: int(state[slots.HIGH])].copy()
+        twin.rows = rows._replace(state=state.copy(), alive=alive, pages=pages)
+        self._twins = [ref for ref in self._twins if ref() is not None]
+        self._twins.append(weakref.ref(twin))
+        return twin
+
+    def _sharing(self) -> list[RowPages]:
+        self._twins = [ref for ref in self._twins if ref() is not None]
+        return [twin for twin in (ref() for ref in self._twins) if twin is not None]
+
+    def alive_slots(self) -> Int64s:
+        """Slots that hold a row, rising."""
+        words = self.rows.alive[: -(-self.slots_used // 64)]
+        return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")[: self.slots_used])
+
+    def in_order(self) -> Int64s:
+        """Slots that hold a row, in order of arrival."""
+        self.bring_all()
+        return self.present()
+
+    def present(self) -> Int64s:
+        """As `in_order`, of those that were read."""
+        if self.absent is None:
+            return self._by_arrival(self.alive_slots())
+        is_there = np.ones(int(self.rows.state[slots.HIGH]), np.bool_)
+        is_there[: len(self.absent.is_absent)] = self.absent.is_absent == 0
+        found = [page * self.page_slots + np.flatnonzero(self._alive_in(page)) for page in np.flatnonzero(is_there).tolist()]
+        return self._by_arrival(np.concatenate([_NO_SLOTS, *found]))
+
+    def _by_arrival(self, found: Int64s) -> Int64s:
+        return found[np.argsort(self.rows.order[found], kind="stable")]
+
+    def _alive_in(self, page: int) -> Bools:
+        """Which slots of a page hold a row."""
+        begin, end = page * self.page_slots, (page + 1) * self.page_slots
+        words = self.rows.alive[begin // 64 : -(-end // 64)].view(np.uint8)
+        return np.unpackbits(words, bitorder="little")[begin % 64 :][: self.page_slots].view(np.bool_)
+
+    def in_use(self) -> Int64s:
+        """Pages by number: those that hold rows, and the one that is being filled."""
+        state = self.rows.state
+        pages = self.rows.pages[: int(state[slots.HIGH])]
+        in_use = pages[:, k.PAGE_LIVE] > 0
+        if state[slots.OPEN] >= 0:
+            in_use[int(state[slots.OPEN])] = True
+        found = np.flatnonzero(in_use)
+        return found[np.argsort(pages[found, k.PAGE_NUMBER])]
+
+    def layout(self) -> Layout:
+        """Where rows stand now."""
+        state, in_use = self.rows.state, self.in_use()
+        words = self.rows.alive[: -(-self.slots_used // 64)]
+        bits = np.unpackbits(words.view(np.uint8), count=self.slots_used, bitorder="little")
+        alive = bits.reshape(-1, self.page_slots)[in_use].view(np.bool_)
+        numbers = self.rows.pages[in_use, k.PAGE_NUMBER]
+        hand = int(self.rows.pages[int(state[slots.HAND]), k.PAGE_NUMBER]) if state[slots.HAND] >= 0 else NO_PAGE
+        return Layout(self.page_slots, numbers, alive, int(state[slots.FILL]), hand, int(state[slots.ARRIVALS]))
+
+    def rows_of(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings | None]:
+        """Of a snapshot, those of a page that are alive; the strings that their codes are of, None: those of the table."""
+        if (absent := self._absent_rows(page, alive)) is not None:
+            return absent
+        where, rows = page * self.page_slots + np.flatnonzero(alive), self.rows
+        time = rows.time[where] if self._by_time else np.empty(0, np.int64)
+        return StoredRows(rows.lanes[where], rows.valid[where], rows.order[where], time), None
+
+    def columns_of(self, page: int, alive: Bools, asked_by: AskedBy) -> tuple[Int64s, Int64s, FrozenStrings | None]:
+        """As `rows_of`, the columns by which they are asked for; and by what they leave, as `key_pages.Read`."""
+        if (absent := self._absent_rows(page, alive)) is not None:
+            return *asked_by.of(absent[0]), absent[1]
+        where = page * self.page_slots + np.flatnonzero(alive)
+        order, time = (each[where] if len(each) else each for each in (self.rows.order, self.rows.time))
+        return self.rows.lanes[where[:, np.newaxis], list(asked_by.columns)], asked_by.leaves.of(order, time), None
+
+    def _absent_rows(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings] | None:
+        then = self._absent_then
+        if then is not None and page < len(then.is_absent) and then.is_absent[page]:
+            return then.reader.unbound_rows(int(then.numbers[page]), alive)
+        if self._read_from is not None:
+            self._read_from.read_ahead(page)
+        return None
+
+    def place(self, layout: Layout) -> None:
+        """Fresh pages as in this layout, whose rows are to be written with `fill`, page by page."""
+        count = len(layout.numbers)
+        self._grow(count + 2)
+        rows, state, page_slots = self.rows, self.rows.state, self.page_slots
+        bits = np.pad(layout.alive.reshape(-1), (0, -count * page_slots % 64))
+        rows.alive[: len(bits) // 64] = np.packbits(bits, bitorder="little").view(np.uint64)
+        pages = rows.pages[:count]
+        pages[:, k.PAGE_NUMBER] = layout.numbers
+        pages[:, k.PAGE_LIVE] = layout.counts
+        pages[:, k.PAGE_AFTER], pages[:, k.PAGE_BEFORE] = np.arange(1, count + 1), np.arange(-1, count - 1)
+        if count:
+            pages[-1, k.PAGE_AFTER] = slots.NONE
+            state[[slots.OLDEST, slots.YOUNGEST, slots.OPEN]] = 0, count - 1, count - 1
+            state[[slots.FILL, slots.NUMBER]] = layout.fill, int(layout.numbers[-1]) + 1
+            state[slots.HAND] = np.searchsorted(layout.numbers, layout.hand) if layout.hand != NO_PAGE else slots.NONE
+        state[[slots.HIGH, slots.PAGES]] = count
+        state[[slots.LIVE, slots.ARRIVALS]] = int(np.count_nonzero(layout.alive)), layout.arrivals
+        if self._away is not None:
+            self._away.placed(self.rows)
+
+    def fill(self, page: int, alive: Bools, stored: StoredRows) -> None:
+        """The rows of a page that was placed. List, heap and index are left to be made."""
+        where, rows = page * self.page_slots + np.flatnonzero(alive), self.rows
+        rows.lanes[where], rows.valid[where], rows.order[where] = stored.lanes, stored.valid, stored.order
+        if self._by_time:
+            rows.time[where] = stored.time
+        if self._away is not None:
+            self._away.filled(page)
+
+    def leave_absent(self, absent: AbsentPages) -> None:
+        """Of pages that were placed, these are not filled now."""
+        self.absent = absent
+        if self.is_ordered:
+            self.unlinked = UnlinkedRows(self.rows, len(absent.is_absent), self.page_slots, self._tuning.linked_rows)
+            self.rows = self.unlinked.over(self.rows)
+
+    def entered(self, page: int) -> None:
+        """A page that was placed is filled: its rows go into the index, and wait for their place in the list."""
+        begin, end = page * self.page_slots, (page + 1) * self.page_slots
+        if self.rows.state[slots.INDEXED]:
+            self.enter_rows(begin, end)
+        if self.unlinked is not None:
+            self.unlinked.wait(self.rows, page, begin + np.flatnonzero(self._alive_in(page)))
+
+    def bring(self, page: int) -> None:
+        """Read a page now, if it is absent. What the store raises, and SnapshotDamaged."""
+        absent = self.absent
+        if absent is None or page >= len(absent.is_absent) or not absent.is_absent[page]:
+            return
+        begin, alive = page * self.page_slots, self._alive_in(page)
+        stored = absent.rows(page, alive)
+        absent.check_least(page, stored)
+        self.fill(page, alive, stored)
+        self.entered(page)
+        if self._brought is not None:
+            self._brought.append(begin + np.flatnonzero(alive))
+        absent.came(page)
+        if not absent.left:
+            self.absent = None
+
+    def bring_by(self, values: Int64s) -> None:
+        """Read absent pages that may hold rows with these values in the fields of the condition."""
+        if self.absent is not None and len(values):
+            self._bring_each(self.absent.asked_by_conditions(values))
+
+    def tell_brought(self) -> None:
+        """From now on `taken_brought` tells which rows came, if any are to come."""
+        self._brought = [] if self.absent is not None else None
+
+    def taken_brought(self) -> Int64s:
+        """Slots of rows that came since this was asked, in order of arrival: where they stood then."""
+        if not self._brought:
+            return _NO_SLOTS
+        found = np.concatenate(self._brought)
+        self.tell_brought()
+        return self._by_arrival(found)
+
+    def _bring_each(self, pages: Sequence[int]) -> None:
+        """Of those for which there is no room, the values leave again."""
+        room = self.home.room if pages else 0
+        for at, page in enumerate(pages):
+            if self.absent is not None and at % _AHEAD == 0:
+                self.absent.expect(pages[at : at + 2 * _AHEAD])
+            self.bring(page)
+            room -= self.page_slots * self.rows.lanes.itemsize * self.rows.lanes.shape[1]
+            if room < 0 and self._away is not None:
+                self._away.leave(page)
+
+    def bring_all(self) -> None:
+        """Read all that is absent."""
+        if self.absent is not None:
+            self._bring_each(self.absent.first(self.absent.left))
+
+    def link_next(self) -> None:
+        """It is to be known who leaves next. What the store raises, and SnapshotDamaged."""
+        if self.unlinked is not None:
+            self.unlinked.link_next(self.rows, self.absent, self.bring)
+
+    def _link_some(self, rows: int) -> None:
+        """After a step of so many rows: go on with what is not in the list."""
+        if self.unlinked is None:
+            return
+        self.unlinked.link(self.rows, self.absent, self._tuning.linked_rows + rows)
+        if self.absent is None and self.unlinked.is_empty:
+            self.unlinked = None
+            self.rows = self.rows._replace(waiting=np.empty(0, np.int64))
+            self.rows.state[slots.SEAM] = slots.NONE
+
+    def bring_some(self, rows: int) -> bool:
+        """After a step of so many rows: go on with reading what is absent, as long as there is room. False: all is done."""
+        if self.absent is not None and not self.absent.enter_some():
+            count = 1 + rows // self.page_slots
+            size = self.page_slots * self.rows.lanes.itemsize * self.rows.lanes.shape[1]
+            if self.home.room > count * size:
+                self._bring_each(self.absent.first(count))
+        self._link_some(rows)
+        return self.absent is not None or self.unlinked is not None
+
+    def _grow(self, pages_min: int) -> None:
+        """Room for so many pages, and for twice as many as there was; for all that can come once copying takes time."""
+        rows = self.rows
+        pages = max(pages_min, 2 * len(rows.pages))
+        slot_bytes = sum(map(entry_bytes, (rows.lanes, rows.valid, rows.order)))
+        if pages * self.page_slots * slot_bytes > min(self._tuning.small_bytes, self.home.small_bytes):
+            pages = max(pages, self._tuning.reserved_bytes // (slot_bytes * self.page_slots))
+        self.rows = as_much(pages, pages_min, self._with_pages)
+
+    def _with_pages(self, pages: int) -> k.Rows:
+        rows, length = self.rows, pages * self.page_slots
+        used, used_slots = int(rows.state[slots.HIGH]), self.slots_used
+        timed = length if self._by_time else 0
+        spaces: list[tuple[LeavingSpace, int]] = []
+        lanes = self._longer(rows.lanes, used_slots, length, spaces)
+        valid = self._longer(rows.valid, used_slots, length, spaces)
+        order = self._longer(rows.order, used_slots, length, spaces)
+        time = self._longer(rows.time, min(used_slots, timed), timed, spaces)
+        links = longer(rows.links, used_slots if self._is_linked else 0, length if self._is_linked else 0)
+        heap = longer(rows.heap, used_slots if self._by_event else 0, length if self._by_event else 0)
+        larger = rows._replace(
+            lanes=lanes,
+            valid=valid,
+            order=order,
+            time=time,
+            links=links,
+            heap=heap,
+            alive=longer(rows.alive, -(-used_slots // 64), -(-length // 64)),
+            pages=longer(rows.pages, used, pages),
+            emptied=longer(rows.emptied, int(rows.state[slots.EMPTIED]), pages),
+            free=longer(rows.free, int(rows.state[slots.FREE]), pages),
+        )
+        staying = (links, heap) if spaces else (links, heap, lanes, valid, order, time)
+        self._page_stays = 50 + self.page_slots // 8 + self.page_slots * sum(entry_bytes(each) for each in staying if len(each))
+        if spaces:
+            self._away = PagesAway(spaces, self.page_slots, pages)
+            if self.absent is not None:
+                self._away.not_filled(np.flatnonzero(self.absent.is_absent))
+        return larger
+
+    def _longer(self, array: npt.NDArray[Any], used: int, length: int, spaces: list[tuple[LeavingSpace, int]]) -> npt.NDArray[Any]:
+        """As `memory.longer`; where its pages may leave, `spaces` gets the space, and what a slot has of it."""
+        width = int(np.prod(array.shape[1:]))
+        large = length * width * array.itemsize > self.home.small_bytes and PagesAway.can_be(self.page_slots)
+        if not large or (space := self.home.space(array.dtype, length * width)) is None:
+            return longer(array, used, length)
+        spaces.append((space, width))
+        larger: npt.NDArray[Any] = space.array[: length * width].reshape((length, *array.shape[1:]))
+        larger[:used] = array[:used]
+        return larger
+
+    def expect(self, lanes: Int64s) -> None:
+        """Rows with these keys come next: what is needed for them begins to come back to memory, or is read where it is absent."""
+        if self.absent is not None and len(lanes):
+            self._bring_each(self.absent.asked(lanes) if self.rows.state[slots.INDEXED] else [])
+        if self._away is not None:
+            self._away.expect(self.rows, lanes)
+
+    def expect_scan(self, since: int, count: int) -> None:
+        """As many slots from this position on are read soon, once."""
+        if self._away is not None:
+            self._away.expect_scan(self.rows, since, count)
+
+    def expect_by(self, index: index_kernels.Index, lanes: Int64s, columns: Int64s) -> None:
+        """Rows that an index over these finds by such columns come next."""
+        if self._away is not None:
+            self._away.expect_by(index, lanes, columns)
+
+    @property
+    def stays_bytes(self) -> int:
+        """Of memory that cannot leave: by row in the index, in list and heap, and by page; and rows where there are few."""
+        asking = (self.absent.bytes if self.absent is not None else 0) + (self.unlinked.bytes if self.unlinked is not None else 0)
+        return asking + index_bytes(self.rows.by_key) + int(self.rows.state[slots.HIGH]) * self._page_stays
+
+    @property
+    def leaves_bytes(self) -> int:
+        return self._away.leaves_bytes(self.rows) if self._away is not None else 0
+
+    def tick(self, now: int) -> None:
+        if self._away is not None:
+            self._away.tick(self.rows, now)
+
+    def coldest(self) -> tuple[int, int] | None:
+        return self._away.coldest(self.rows) if self._away is not None else None
+
+    def send(self, size: int) -> int:
+        return self._away.send(self.rows, size) if self._away is not None else 0

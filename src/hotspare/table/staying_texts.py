@@ -1,0 +1,122 @@
+"""Texts that stay in memory: those that rows of windows with `resident: always` have.
+
+A text stands once, whichever windows have it, and pages of texts hold them in the order in which they came. So a page that is to
+leave may hold some that stay. Where these are half of it, all of it stays; else they are moved behind the newest texts first
+(`StringTable.send`). Which they are, marks tell: those of new rows are set after each step. The collector marks all rows anew in
+each of its rounds, and then the texts of rows that are gone stay no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from hotspare.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.table.loops.interning import BEGIN, COUNT, PAGE_BITS, SIZE, InternedTexts
+from hotspare.table.memory import with_room
+
+
+class HasRows(Protocol):
+    """Of a part that holds codes, as `text_collector.HoldsCodes`."""
+
+    @property
+    def codes_per_row(self) -> int: ...
+
+    @property
+    def written(self) -> int: ...
+
+    def mark(self, marks: UInt8s, mark: int, since: int, rows: int) -> int: ...
+
+
+class StayingTexts:
+    """By code. `marks`: 0 where a text may leave, else the last round in which a row was seen that has it, 1 or 2."""
+
+    def __init__(self) -> None:
+        self.marks: UInt8s = np.zeros(64, np.uint8)
+        self.round = 1
+        self.are_any = False
+        self._written: dict[str, int] = {}
+        """By part, up to which position the codes of new rows are marked."""
+        self._bytes: int | None = None
+        """Of these texts, when they were looked for last; None: not since the last round."""
+        self._bytes_before = 0
+        """When they were looked for first after the last round."""
+
+    def __contains__(self, part: object) -> bool:
+        """Whether it is of a window whose texts stay."""
+        return part in self._written
+
+    def reserve(self, count: int) -> None:
+        """Codes are below it."""
+        self.marks = with_room(self.marks, len(self.marks), count)
+
+    def go_on(self, parts: Mapping[str, HasRows], count: int) -> None:
+        """After a step: mark what it wrote. `parts`: all of windows whose texts stay, always under the same names."""
+        if not parts:
+            return
+        self.reserve(count)
+        self.are_any = True
+        for name, part in parts.items():
+            since, written = self._written.get(name, 0), part.written
+            if part.codes_per_row and since < written:
+                part.mark(self.marks, self.round, since, written - since)
+            self._written[name] = written
+
+    def hold(self, codes: Int64s, count: int) -> None:
+        """A restore gave these to rows that are not marked by position."""
+        self.reserve(count)
+        self.marks[codes] = self.round
+        self.are_any = True
+
+    def begin_round(self) -> None:
+        self.round = 3 - self.round
+
+    def end_round(self, count: int) -> None:
+        """Rows of all that stay were marked since it began. Codes are below `count`; beyond may be room for all that can come."""
+        marks = self.marks[:count]
+        marks[marks != self.round] = 0
+        self._bytes = None
+
+    def wants_round(self, bytes_min: int) -> bool:
+        """Whether many of these texts are likely to be of rows that are gone."""
+        return self._bytes is not None and self._bytes > max(bytes_min, 2 * self._bytes_before)
+
+    def found(self, texts: InternedTexts) -> PlacedTexts:
+        """All of them, but for the empty one."""
+        count = int(texts.state[COUNT])
+        marks, in_use = self.marks[:count], texts.marks[:count]
+        standing = PlacedTexts.of(texts, np.flatnonzero((marks != 0) & (in_use[: len(marks)] != 0)))
+        size = int(standing.sizes.sum())
+        self._bytes_before, self._bytes = size if self._bytes is None else self._bytes_before, size
+        return standing
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTexts:
+    """Texts, none of which is empty, by their codes: in which pages each begins and ends, and its bytes."""
+
+    codes: Int64s
+    first: Int64s
+    last: Int64s
+    sizes: Int64s
+
+    @classmethod
+    def of(cls, texts: InternedTexts, codes: Int64s) -> PlacedTexts:
+        bits, places = texts.state[PAGE_BITS], texts.places[codes]
+        begins, sizes = places[:, BEGIN], places[:, SIZE]
+        standing = cls(codes, begins >> bits, (begins + sizes - 1) >> bits, sizes)
+        return standing if sizes.all() else standing.those(sizes > 0)
+
+    def those(self, chosen: Bools) -> PlacedTexts:
+        return PlacedTexts(self.codes[chosen], self.first[chosen], self.last[chosen], self.sizes[chosen])
+
+    def bytes_by_page(self, texts: InternedTexts, pages: int) -> Int64s:
+        """Of them, in each of so many pages. None is longer than a page."""
+        bits, is_over = int(texts.state[PAGE_BITS]), self.first != self.last
+        behind = np.zeros(len(self.codes), np.int64)
+        behind[is_over] = texts.places[self.codes[is_over]].sum(axis=1) - (self.last[is_over] << bits)
+        held = np.bincount(self.first, self.sizes - behind, pages) + np.bincount(self.last[is_over], behind[is_over], pages)
+        return held.astype(np.int64)

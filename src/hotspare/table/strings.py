@@ -1,0 +1,449 @@
+"""The string table: strings and blobs become int64 codes at the engine's door, so that kernels see numbers only.
+
+A code is a name for a byte string inside one process. Codes are never part of a snapshot, a digest or an output: pages are
+written with the strings that they use, digests take `hashes`. So it does not matter in which order strings were met, nor when a
+code is given to another string, which the collector (`table.text_collector`) allows once no row holds it.
+
+A snapshot shares the table: it reads codes that were in use when it was taken, so those and the pages of text that are given free
+meanwhile are kept until it is gone.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hotspare.rows import tuning
+from hotspare.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.table.loops import interning as k
+from hotspare.table.loops import text_collection
+from hotspare.table.loops.index import SEGMENTS
+from hotspare.table.loops.interning import gather_bytes, hash_bytes
+from hotspare.table.memory import STAYS, Home, LeavingSpace, with_room
+from hotspare.table.row_index import empty_index, grown_index, index_bytes, likely_slots, slots_in
+from hotspare.table.staying_texts import PlacedTexts, StayingTexts
+from hotspare.table.text_pages import TextPages
+
+_CODE_BYTES = 25
+"""Of memory of each code beside index and text: place, hash and mark."""
+_GIVEN_AT_ONCE = 4
+"""After a snapshot what it kept is given free at so many times the pace at which it was kept."""
+_BROUGHT_BYTES = 4 << 20
+"""Of texts that are to stay, and had left, so many come back at a time."""
+_PIECE = 1 << 16
+"""So many strings are interned at a time: keeps offsets within int32 for strings of up to 32 KiB on average."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """Byte strings by number; number 0 stands for null and is empty. `offsets` has one entry more than there are strings."""
+
+    data: UInt8s
+    offsets: Int64s
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def frozen(self) -> FrozenStrings:
+        """The same, whose codes are these numbers."""
+        places = np.empty((len(self), 2), np.int64)
+        places[:, k.BEGIN], places[:, k.SIZE] = self.offsets[:-1], np.diff(self.offsets)
+        data, offsets, hashes = self.data.view(), self.offsets[1:].astype(np.int32), np.zeros(len(self), np.uint64)
+        data.flags.writeable = offsets.flags.writeable = False  # kernels are compiled for one kind
+        hash_bytes(data, offsets, hashes[1:])
+        return FrozenStrings(self.data, places, hashes)
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class FrozenStrings:
+    """The strings of the codes that were in use when this was made. Strings may move meanwhile: a place that is read names
+    the bytes, now and as long as this lives. `hashes`: as `StringTable.hashes`."""
+
+    data: UInt8s
+    places: Int64s
+    hashes: npt.NDArray[np.uint64]
+    away: LeavingSpace | None = None
+    """Where `data` is, if parts of it may leave."""
+
+    def subset(self, codes: Int64s) -> Dictionary:
+        """The strings of `codes`, in that order."""
+        places = self.places[codes]
+        if self.away is not None:
+            read = places[places[:, k.SIZE] > 0]
+            self.away.read_parts_ahead(read[:, k.BEGIN], read.sum(axis=1))
+        data, offsets = np.empty(int(places[:, k.SIZE].sum()), np.uint8), np.empty(len(codes) + 1, np.int64)
+        gather_bytes(self.data, places, data, offsets)
+        return Dictionary(data, offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Codes and pages that were given free when so many snapshots had been taken."""
+
+    snapshots: int
+    codes: Int64s
+    pages: Int64s
+
+
+class StringTable:
+    """Byte strings by code. Codes start at 1; an invalid lane holds 0."""
+
+    def __init__(self) -> None:
+        self.longest = 0
+        """No string ever had more bytes."""
+        self._tuning = tuning.current()
+        state, page_bytes = np.zeros(k.STATE_WIDTH, np.int64), 1 << self._tuning.text_page_bits
+        state[[k.COUNT, k.END, k.PAGE_BITS, k.ROUND]] = 1, page_bytes, self._tuning.text_page_bits, 1
+        self._pages = TextPages(self._tuning)
+        self._texts = k.InternedTexts(
+            by_text=empty_index(),
+            places=np.zeros((64, 2), np.int64),
+            hashes=np.zeros(64, np.uint64),
+            marks=np.zeros(64, np.uint8),
+            free=np.empty(0, np.int64),
+            data=np.empty(page_bytes, np.uint8),
+            page_bytes=np.zeros(1, np.int64),
+            emptied=np.zeros(1, np.int64),
+            state=state,
+        )
+        self._snapshots: list[tuple[int, weakref.ref[FrozenStrings]]] = []
+        self._taken = 0
+        """How many snapshots were ever taken."""
+        self._kept: deque[_Kept] = deque()
+        self._freed = 0
+        self._home = STAYS
+        self.staying = StayingTexts()
+        self._straying = PlacedTexts.of(self._texts, np.empty(0, np.int64))
+        """Texts that stay, in pages that may leave."""
+        self._is_known = True
+        """Whether that is so since the last tick."""
+
+    def live_in(self, home: Home) -> None:
+        """Where strings are to live; there are none yet."""
+        self._home, self._pages = home, TextPages(self._tuning, home)
+        home.welcome(self)
+
+    @property
+    def can_leave(self) -> bool:
+        """Whether there is a place where they could go."""
+        return self._home is not STAYS
+
+    @property
+    def stays_bytes(self) -> int:
+        """Of memory that cannot leave: of each code, of what finds it, and of those that are to stay."""
+        codes = self.count * _CODE_BYTES + 8 * int(self._texts.state[k.FREE])
+        return codes + index_bytes(self._texts.by_text) + self._pages.stays_bytes(self._texts)
+
+    @property
+    def leaves_bytes(self) -> int:
+        return self._pages.leaves_bytes(self._texts)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the memory of some strings left, because there is no more for them."""
+        return self._pages.away > 0
+
+    def tick(self, now: int) -> None:
+        self._pages.tick(self._texts, now)
+        if self.staying.are_any and self._pages.leaving is not None:
+            self._is_known = False
+
+    def coldest(self) -> tuple[int, int] | None:
+        if not self._is_known:
+            self._look_for_staying()
+        return self._pages.coldest(self._texts)
+
+    def send(self, size: int) -> int:
+        if len(self._straying.codes):
+            self._move_out(self._pages.leaves_next(self._texts, size))
+        return self._pages.send(self._texts, size)
+
+    def _look_for_staying(self) -> None:
+        """Those that left come back, some at a time."""
+        self._straying, self._is_known = self._pages.stay(self._texts, self.staying.found(self._texts)), True
+        if self.has_left:
+            self._move_out(self._pages.is_away.copy(), _BROUGHT_BYTES)
+
+    def _move_out(self, pages: Bools, bytes_max: int = 1 << 62) -> None:
+        """Move texts that stay out of these pages, behind the newest ones, where they stay: so many bytes or a few more."""
+        is_there = pages[self._straying.first] | pages[self._straying.last]
+        is_there &= np.cumsum(self._straying.sizes * is_there) - self._straying.sizes < bytes_max
+        if not is_there.any():
+            return
+        going, self._straying = self._straying.those(is_there), self._straying.those(~is_there)
+        self._texts = self._pages.with_room(self._texts, int(going.sizes.sum()))
+        begin = int(self._texts.state[k.FILL])
+        places = self._texts.places[going.codes]
+        self._pages.want(self._texts, places)
+        these = self._texts._replace(places=places, marks=np.ones(len(places), np.uint8))
+        moved = np.empty((len(places), 2), np.int64)
+        self._texts.state[k.MOVED] = 0
+        text_collection.copy_sparse(these, pages.view(np.uint8), 0, len(places), 1 << 62, moved)
+        moved = moved[: int(self._texts.state[k.MOVED])]
+        moved[:, text_collection.MOVED_CODE] = going.codes[moved[:, text_collection.MOVED_CODE]]
+        text_collection.name_moved(self._texts, moved)
+        self._pages.stay_from(self._texts, begin)
+        self._keep(np.empty(0, np.int64))
+
+    @property
+    def count(self) -> int:
+        """Codes are below it."""
+        return int(self._texts.state[k.COUNT])
+
+    @property
+    def live(self) -> int:
+        """Codes in use."""
+        return int(self._texts.state[k.LIVE])
+
+    @property
+    def given(self) -> int:
+        """How many strings were ever given a code."""
+        return self.live + self._freed
+
+    @property
+    def bytes(self) -> int:
+        """Of the strings of all codes in use."""
+        return int(self._texts.state[k.BYTES])
+
+    @property
+    def hashes(self) -> npt.NDArray[np.uint64]:
+        """XXH64 of each code's bytes; 0 for code 0."""
+        return self._texts.hashes[: self.count]
+
+    @property
+    def texts(self) -> tuple[Int64s, UInt8s]:
+        """For kernels, until the next call: of each code where its bytes begin and how many there are, int64[., 2]; the bytes."""
+        return self._texts.places, self._texts.data
+
+    def intern(self, array: pa.Array) -> tuple[Int64s, Bools]:
+        """Codes and validity of an Arrow string or binary array; the code of null is 0."""
+        if _repeats_little(array):
+            if array.null_count == 0:
+                return self.intern_bytes(*_bytes_of(array)), np.ones(len(array), np.bool_)
+            valid, codes = array.is_valid().to_numpy(zero_copy_only=False), np.zeros(len(array), np.int64)
+            codes[valid] = self.intern_bytes(*_bytes_of(array.drop_null()))  # bytes behind a null are no text
+            return codes, valid
+        encoded = array.dictionary_encode()
+        unique = self.intern_bytes(*_bytes_of(encoded.dictionary))
+        if encoded.indices.null_count == 0:
+            return unique[encoded.indices.to_numpy()], np.ones(len(array), np.bool_)
+        valid = encoded.indices.is_valid().to_numpy(zero_copy_only=False)
+        indexes = encoded.indices.fill_null(0).to_numpy()
+        codes = unique[indexes] if len(unique) else np.zeros(len(array), np.int64)
+        codes[~valid] = 0
+        return codes, valid
+
+    def sizes(self, codes: Int64s) -> Int64s:
+        """Bytes of each code's string."""
+        sizes: Int64s = self._texts.places[codes, k.SIZE]
+        return sizes
+
+    def intern_bytes(self, data: UInt8s, offsets: npt.NDArray[np.int32]) -> Int64s:
+        """Codes of the byte strings `data[offsets[i]:offsets[i + 1]]`."""
+        self.longest = max(self.longest, int(np.diff(offsets).max(initial=0)))
+        count, at = len(offsets) - 1, 0
+        self._expect(data, offsets)
+        self._reserve(count, int(offsets[-1]) - int(offsets[0]))
+        codes = np.empty(count, np.int64)
+        while (at := int(k.intern_bytes(data, offsets, at, self._texts, codes))) < count:
+            self._texts = self._texts._replace(by_text=grown_index(self._texts.by_text))
+        return codes
+
+    def _expect(self, data: UInt8s, offsets: npt.NDArray[np.int32]) -> None:
+        """Strings that are known are compared: those that left are fetched, all together."""
+        if self.has_left:
+            hashes = np.empty(len(offsets) - 1, np.uint64)
+            data, offsets = data.view(), offsets.view()
+            data.flags.writeable = offsets.flags.writeable = False  # kernels are compiled for one kind
+            hash_bytes(data, offsets, hashes)
+            codes = likely_slots(self._texts.by_text, hashes)
+            self._pages.want(self._texts, self._texts.places[codes[codes >= 0]])
+
+    def intern_dictionary(self, dictionary: Dictionary) -> Int64s:
+        """Codes of a dictionary's strings by their number; number 0 gets code 0."""
+        codes = np.zeros(len(dictionary), np.int64)
+        for begin in range(1, len(dictionary), _PIECE):
+            end = min(begin + _PIECE, len(dictionary))
+            first, last = int(dictionary.offsets[begin]), int(dictionary.offsets[end])
+            offsets = (dictionary.offsets[begin : end + 1] - first).astype(np.int32)
+            codes[begin:end] = self.intern_bytes(dictionary.data[first:last], offsets)
+        return codes
+
+    def arrow(self, codes: Int64s, valid: Bools, type_: pa.DataType) -> pa.Array:
+        """The strings (type_ string) or blobs (type_ binary) of `codes`, null where not valid."""
+        places = self._texts.places[codes]
+        self._pages.want(self._texts, places)
+        size = int(places[:, k.SIZE].sum())
+        if size >= 1 << 31:
+            raise pa.ArrowInvalid(f"texts of {size} bytes are more than an Arrow array can hold")
+        data, offsets = np.empty(size, np.uint8), np.empty(len(codes) + 1, np.int32)
+        gather_bytes(self._texts.data, places, data, offsets)
+        mask = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        return pa.Array.from_buffers(type_, len(codes), [mask, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+    def hold(self, codes: Int64s) -> None:
+        """These are of rows whose texts stay, and that a restore brought."""
+        if self.can_leave:
+            self.staying.hold(codes, self.count)
+
+    def freeze(self) -> FrozenStrings:
+        """What is known now, to be read while the table goes on."""
+        twin = FrozenStrings(self._texts.data, self._texts.places, self._texts.hashes, self._pages.leaving)
+        self._taken += 1
+        self._snapshots = [*self._alive(), (self._taken, weakref.ref(twin))]
+        return twin
+
+    def __reduce__(self) -> tuple[Callable[..., StringTable], tuple[object, ...]]:
+        """Sent and copied as strings with their codes: without room to grow, which may be all address space. Codes that a round
+        took out of the index and has not given free yet are free there: their strings may be there again, with another code."""
+        codes = slots_in(self._texts.by_text)
+        whole = FrozenStrings(self._texts.data, self._texts.places, self._texts.hashes).subset(np.append(0, codes))
+        return _received, (self._home, self.count, codes, whole, self.longest)
+
+    def begin_round(self) -> None:
+        """From now on codes that are asked for, and new ones, are held; so are those whose mark is set to `round`."""
+        self._texts.state[k.ROUND] = 3 - self.round
+        self._texts.state[k.IS_MARKING] = 1
+        self.staying.begin_round()
+
+    @property
+    def round(self) -> int:
+        """Of the collection: what marks of held strings are."""
+        return int(self._texts.state[k.ROUND])
+
+    @property
+    def marks(self) -> UInt8s:
+        """uint8[.] by code."""
+        return self._texts.marks
+
+    def purge(self, first: int, looks: int) -> tuple[int, int]:
+        """Take strings that are not held out of the index, from segment `first` on, as many as so many looks allow: the next
+        segment, or -1 where all is done, and the looks that are left."""
+        left = int(self._texts.by_text.sizes[SEGMENTS]) - first
+        segments = min(left, looks // text_collection.SEGMENT_LOOKS + 1)
+        return int(text_collection.purge(self._texts, first, segments)), looks - segments * text_collection.SEGMENT_LOOKS
+
+    def free_unmarked(self, first: int, looks: int) -> int:
+        """Give codes from `first` on free that are not held, and out of the index, as many as so many looks allow; the next one to
+        look at."""
+        freed = np.empty(looks // text_collection.FREED_LOOKS + 2, np.int64)
+        self._texts.state[k.FREED] = 0
+        at = int(text_collection.free_unmarked(self._texts, first, self.count, looks, freed))
+        count = int(self._texts.state[k.FREED])
+        self._freed += count
+        self._keep(freed[:count].copy())
+        return at
+
+    def end_round(self) -> None:
+        """All codes that are not held are given free."""
+        self._texts.state[k.IS_MARKING] = 0
+        self.staying.end_round(self.count)
+
+    def sparse_pages(self) -> UInt8s:
+        """uint8[pages]: 1 where a page of text is less than half full."""
+        return self._pages.sparse(self._texts)
+
+    def move_text(self, is_sparse: UInt8s, first: int, looks: int) -> int:
+        """Move strings of codes from `first` on out of sparse pages, as many as so many looks allow; the next one to look at."""
+        size = max(min(looks * text_collection.BYTES_A_LOOK, self.bytes), 1 << int(self._texts.state[k.PAGE_BITS]))
+        self._texts = self._pages.with_room(self._texts, size)
+        if self.has_left:
+            places = self._texts.places[first : min(first + looks, self.count)]
+            page = np.minimum(places[:, k.BEGIN] >> int(self._texts.state[k.PAGE_BITS]), len(is_sparse) - 1)
+            places = places[is_sparse[page] == 1]
+            self._pages.want(self._texts, places[np.cumsum(places[:, k.SIZE]) <= size])
+        moved = np.empty((looks // text_collection.MOVED_LOOKS + 2, 2), np.int64)
+        self._texts.state[k.MOVED] = 0
+        at = int(text_collection.copy_sparse(self._texts, is_sparse, first, self.count, looks, moved))
+        text_collection.name_moved(self._texts, moved)
+        self._keep(np.empty(0, np.int64))
+        return at
+
+    def give_free(self) -> None:
+        """Let some of what no snapshot needs any more be used again."""
+        self._pages.trim(self._texts)
+        if not self._kept:
+            return
+        self._snapshots = self._alive()
+        oldest = self._snapshots[0][0] if self._snapshots else self._taken + 1
+        for _ in range(_GIVEN_AT_ONCE):
+            if not self._kept or self._kept[0].snapshots >= oldest:
+                break
+            kept = self._kept.popleft()
+            self._pages.give(self._texts, kept.pages)
+            self._push_free(kept.codes)
+
+    def _alive(self) -> list[tuple[int, weakref.ref[FrozenStrings]]]:
+        return [(number, ref) for number, ref in self._snapshots if ref() is not None]
+
+    def _keep(self, codes: Int64s) -> None:
+        """These codes, and the pages that the last call emptied, are used again once no snapshot needs them."""
+        emptied = self._texts.emptied[: int(self._texts.state[k.EMPTIED])].copy()
+        self._texts.state[k.EMPTIED] = 0
+        if len(codes) or len(emptied):
+            self._pages.keep(emptied)
+            self._kept.append(_Kept(self._taken, codes, emptied))
+        self.give_free()
+
+    def _push_free(self, codes: Int64s) -> None:
+        used = int(self._texts.state[k.FREE])
+        free = with_room(self._texts.free, used, used + len(codes))
+        free[used : used + len(codes)] = codes[::-1]
+        self._texts.state[k.FREE] = used + len(codes)
+        self._texts = self._texts._replace(free=free)
+
+    def _reserve(self, strings: int, size: int) -> None:
+        count = self.count
+        self._texts = texts = self._pages.with_room(self._texts, size)
+        if count + strings > min(len(texts.places), len(texts.hashes), len(texts.marks)):
+            self._texts = texts._replace(
+                places=with_room(texts.places, count, count + strings),
+                hashes=with_room(texts.hashes, count, count + strings),
+                marks=with_room(texts.marks, count, count + strings),
+            )
+
+
+def _received(home: Home, count: int, codes: Int64s, strings: Dictionary, longest: int) -> StringTable:
+    table = StringTable()
+    table.live_in(home)
+    table._reserve(count, 0)
+    table._texts.state[k.COUNT] = count
+    table._push_free(codes)
+    table.intern_dictionary(strings)
+    table._push_free(np.setdiff1d(np.arange(1, count), codes))
+    table.longest = longest
+    return table
+
+
+def _repeats_little(array: pa.Array) -> bool:
+    """Whether a table of what is in the array would not save looking for each text by itself; the first texts tell."""
+    some = array.slice(0, _LOOKED_AT)
+    return len(array) <= _LOOKED_AT or 2 * len(some.unique()) > len(some)
+
+
+_LOOKED_AT = 64
+
+
+def text_hashes(array: pa.Array) -> npt.NDArray[np.uint64]:
+    """What `StringTable.hashes` would hold for each of these strings, none of which is null: for texts that no kernel reads."""
+    data, offsets = _bytes_of(array)
+    hashes = np.empty(len(array), np.uint64)
+    hash_bytes(data, offsets, hashes)
+    return hashes
+
+
+def _bytes_of(array: pa.Array) -> tuple[UInt8s, npt.NDArray[np.int32]]:
+    """The bytes of a string or binary array, and where each value begins and the last one ends; not to be written to."""
+    _, offsets_buffer, data_buffer = array.buffers()
+    data, offsets = np.empty(0, np.uint8), np.zeros(1, np.int32)
+    if len(array):
+        offsets = np.frombuffer(offsets_buffer, np.int32)[array.offset : array.offset + len(array) + 1]
+        data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else data
+    data.flags.writeable = offsets.flags.writeable = False  # kernels are compiled for one kind
+    return data, offsets

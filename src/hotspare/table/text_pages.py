@@ -1,0 +1,258 @@
+"""The memory of strings: bytes in pages, filled one after the other; one without strings is free, and may be filled again.
+
+Bytes are never written over while a snapshot may read them: a page that was emptied is kept until the table says that no snapshot
+needs it (`keep`, `give`). While there is little text the bytes are an ordinary array, and growing copies it; a larger one has
+all the address space that it may need (`memory`); the first free pages are filled next, and of the others memory is given back.
+
+Where they live in a home of which parts may leave, full pages do, the oldest first: what stands in them does not change. A page
+that left, and was emptied, gives its room in the page file back at once; it can be filled again when nothing of the file is left.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+
+from hotspare.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.rows.runs import runs
+from hotspare.rows.tuning import Tuning
+from hotspare.table.loops.interning import BEGIN, COUNT, END, FILL, PAGE_BITS, SIZE, InternedTexts, free_run
+from hotspare.table.memory import STAYS, Home, LeavingSpace, Space, as_much, longer, with_room
+from hotspare.table.staying_texts import PlacedTexts
+
+FREE_PAGES_MIN, GIVEN_PAGES_MAX = 1 << 8, 1 << 8
+"""So many free pages keep their memory, 16 MiB, and of so many it is given back at a time."""
+_PAGE_BYTES = 27
+"""What is known of a page takes so many bytes."""
+
+
+class TextPages:
+    """Which pages are kept, and the address space. `InternedTexts` has the rest; methods return it where arrays are others."""
+
+    def __init__(self, tuning: Tuning, home: Home = STAYS) -> None:
+        self._tuning = tuning
+        self._home = home
+        self._space: Space | LeavingSpace | None = None
+        self.leaving: LeavingSpace | None = None
+        """The same, where parts of it may leave."""
+        self.away = 0
+        """How many pages left; those that were emptied since are among them until they are filled."""
+        self._is_away: Bools = np.zeros(1, np.bool_)
+        self._stays: Bools = np.zeros(1, np.bool_)
+        """Which pages are not to leave."""
+        self._born: Int64s = np.zeros(1, np.int64)
+        """When a page was filled, by the last `tick`."""
+        self._now = 0
+        self._kept: Int64s = np.zeros(1, np.int64)
+        """How often a page was emptied and is not given free yet."""
+        self._touched: Bools = np.ones(1, np.bool_)
+        """Whether a page has memory."""
+        self._filling = 0
+        """The page that was being filled when that was noted last."""
+        self._high = 1
+        """No page from here on was ever filled."""
+        self._gave = False
+        """Whether there may be free pages whose memory is to be given back."""
+
+    def stays_bytes(self, texts: InternedTexts) -> int:
+        """Of memory that cannot leave."""
+        return _PAGE_BYTES * self._high + self._bytes(texts) - self.leaves_bytes(texts)
+
+    def leaves_bytes(self, texts: InternedTexts) -> int:
+        """Of memory that may leave and has not."""
+        if self.leaving is None:
+            return 0
+        staying = int(np.count_nonzero(self._touched[: self._high] & self._stays[: self._high]))
+        return self._bytes(texts) - (staying << int(texts.state[PAGE_BITS]))
+
+    def _bytes(self, texts: InternedTexts) -> int:
+        if self._space is None:
+            return len(texts.data)
+        self._note_filled(texts)
+        return int(np.count_nonzero(self._touched[: self._high])) << int(texts.state[PAGE_BITS])
+
+    def _note_filled(self, texts: InternedTexts) -> None:
+        """Pages up to the one that is being filled have memory."""
+        filling = (int(texts.state[FILL]) - 1) >> int(texts.state[PAGE_BITS])
+        self._touched[self._filling : filling + 1] = True
+        self._born[self._filling : filling + 1] = self._now
+        self._filling = max(self._filling, filling)
+
+    def with_room(self, texts: InternedTexts, size: int) -> InternedTexts:
+        """With room for so many bytes where the next string begins."""
+        state, bits = texts.state, int(texts.state[PAGE_BITS])
+        if state[FILL] + size <= state[END]:
+            return texts
+        self._note_filled(texts)
+        need = -(-size >> bits)
+        run = max(need, self._tuning.text_run_pages)
+        begin, count = map(int, free_run(texts.page_bytes, self._kept, need, run))
+        if count < need:
+            begin, count, texts = len(texts.page_bytes), run, self._longer(texts, need)
+            count = min(count, len(texts.page_bytes) - begin)
+        self._be_written(begin, begin + count, bits)
+        self._stays[begin : begin + count] = False
+        state[FILL], state[END] = begin << bits, (begin + count) << bits
+        self._high, self._filling = max(self._high, begin + count), begin
+        return texts
+
+    def _be_written(self, begin: int, end: int, bits: int) -> None:
+        """Free pages that left are memory again."""
+        if self.away and self.leaving is not None and (gone := int(np.count_nonzero(self._is_away[begin:end]))):
+            self.leaving.give_back(begin << bits, end << bits)
+            self._is_away[begin:end] = self._touched[begin:end] = False
+            self.away -= gone
+
+    def _longer(self, texts: InternedTexts, need: int) -> InternedTexts:
+        """With so many pages more, or twice as many, or all that may be needed. The array of places is another one, too: a snapshot
+        has the old ones of both, and strings that move later move in the new ones."""
+        bits, pages = int(texts.state[PAGE_BITS]), len(texts.page_bytes)
+        length = max(pages + need, 2 * pages) << bits
+        if length <= min(self._tuning.small_text_bytes, self._home.small_bytes):
+            data = np.empty(length, np.uint8)
+        else:
+            self._space = as_much(self._tuning.reserved_bytes, length, lambda most: self._reserved(most >> bits << bits, bits))
+            self.leaving = None if isinstance(self._space, Space) else self._space
+            data = self._space.array
+        data[: pages << bits] = texts.data
+        self._touched[:], self._is_away[:], self.away = True, False, 0
+        pages = len(data) >> bits
+        self._kept, self._touched, self._is_away, self._stays, self._born = (
+            with_room(each, len(each), pages)[:pages]
+            for each in (self._kept, self._touched, self._is_away, self._stays, self._born)
+        )
+        page_bytes = with_room(texts.page_bytes, len(texts.page_bytes), pages)[:pages]
+        count = int(texts.state[COUNT])
+        places = as_much(len(texts.places), count + 1, lambda most: longer(texts.places, count, most))
+        emptied = with_room(texts.emptied, len(texts.emptied), pages)[:pages]
+        return texts._replace(data=data, page_bytes=page_bytes, emptied=emptied, places=places)
+
+    def _reserved(self, length: int, bits: int) -> Space | LeavingSpace:
+        leaving = self._home.space(np.dtype(np.uint8), length) if _is_whole(bits) else None
+        return leaving or Space(np.dtype(np.uint8), length)
+
+    def keep(self, pages: Int64s) -> None:
+        """They were emptied, and stay as they are."""
+        self._kept[pages] += 1
+
+    def give(self, texts: InternedTexts, pages: Int64s) -> None:
+        """No snapshot needs what was in them when they were kept."""
+        self._kept[pages] -= 1
+        self._gave = True
+        if self.away and self.leaving is not None:
+            gone = pages[self._is_away[pages] & (texts.page_bytes[pages] == 0) & (self._kept[pages] == 0)]
+            for begin, end in (runs(np.unique(gone)) << int(texts.state[PAGE_BITS])).tolist():
+                self.leaving.empty(begin, end)
+
+    def _free(self, texts: InternedTexts) -> Int64s:
+        """Pages that have memory and nobody needs, but for those that are filled next."""
+        bits, high = int(texts.state[PAGE_BITS]), self._high
+        free = np.flatnonzero(self._touched[:high] & (texts.page_bytes[:high] == 0) & (self._kept[:high] == 0))
+        return free[(free < int(texts.state[FILL]) >> bits) | (free >= int(texts.state[END]) >> bits)]
+
+    def trim(self, texts: InternedTexts) -> None:
+        """Give memory of free pages back, a bounded number at a time, the last ones first; but keep as many as there are in use, or
+        `FREE_PAGES_MIN`, which are used again before others."""
+        if self._space is None or not self._gave or not _is_whole(int(texts.state[PAGE_BITS])):
+            return
+        self._note_filled(texts)
+        free, high = self._free(texts), self._high
+        used = int(np.count_nonzero(self._touched[:high] & (texts.page_bytes[:high] > 0)))
+        surplus = min(len(free) - max(FREE_PAGES_MIN, used), GIVEN_PAGES_MAX)
+        if surplus <= 0:
+            self._gave = False
+            return
+        self._give_back(free[-surplus:], int(texts.state[PAGE_BITS]))
+
+    def _give_back(self, pages: Int64s, bits: int) -> None:
+        assert self._space is not None
+        self._touched[pages] = False
+        for begin, end in runs(pages).tolist():
+            self._space.give_back(begin << bits, end << bits)
+
+    def sparse(self, texts: InternedTexts) -> UInt8s:
+        """uint8[pages]: 1 where a page is less than half full, and not being filled."""
+        is_sparse, used = np.zeros(len(texts.page_bytes), np.uint8), texts.page_bytes[: self._high]
+        bits = int(texts.state[PAGE_BITS])
+        is_sparse[: self._high] = (used > 0) & (used < 1 << bits >> 1)
+        is_sparse[int(texts.state[FILL]) >> bits :][:1] = 0
+        return is_sparse
+
+    def tick(self, texts: InternedTexts, now: int) -> None:
+        self._note_filled(texts)
+        self._now = now
+
+    def coldest(self, texts: InternedTexts) -> tuple[int, int] | None:
+        if self.leaving is None:
+            return None
+        pages = self._may_leave(texts)
+        if len(self._free(texts)):
+            return 0, 0
+        return (0, int(self._born[pages[0]])) if len(pages) else None
+
+    def stay(self, texts: InternedTexts, standing: PlacedTexts) -> PlacedTexts:
+        """These texts are to stay: pages of which they are half do, and those in which one stands that is longer than a page, as it
+        is not moved. What stands elsewhere."""
+        page_bytes = 1 << int(texts.state[PAGE_BITS])
+        is_long = standing.sizes > page_bytes
+        long, short = standing.those(is_long), standing.those(~is_long) if is_long.any() else standing
+        high = self._high
+        self._stays[:high] = short.bytes_by_page(texts, high) >= page_bytes >> 1
+        for first, last in zip(long.first.tolist(), long.last.tolist(), strict=True):
+            self._stays[first : last + 1] = True
+        stays = self._stays[:high] & ~self._is_away[:high]
+        return short.those(~(stays[short.first] & stays[short.last]))
+
+    def stay_from(self, texts: InternedTexts, begin: int) -> None:
+        """Texts that stay were written from this byte on: their pages do not leave, until it is looked again which stay."""
+        bits = int(texts.state[PAGE_BITS])
+        self._stays[begin >> bits : (int(texts.state[FILL]) >> bits) + 1] = True
+
+    def leaves_next(self, texts: InternedTexts, size: int) -> Bools:
+        """Which pages `send` lets go."""
+        next_ = np.zeros(len(texts.page_bytes), np.bool_)
+        next_[self._may_leave(texts)[: max(1, size >> int(texts.state[PAGE_BITS]))]] = True
+        return next_
+
+    @property
+    def is_away(self) -> Bools:
+        """Which pages left."""
+        return self._is_away
+
+    def send(self, texts: InternedTexts, size: int) -> int:
+        """How many bytes left. PageFileError."""
+        bits = int(texts.state[PAGE_BITS])
+        if len(free := self._free(texts)):
+            self._give_back(free, bits)
+            return len(free) << bits
+        assert self.leaving is not None
+        pages = np.sort(self._may_leave(texts)[: max(1, size >> bits)])
+        for begin, end in runs(pages).tolist():
+            self.leaving.send(begin << bits, end << bits)
+            self._is_away[begin:end], self._touched[begin:end] = True, False
+            self.away += end - begin
+        return len(pages) << bits
+
+    def _may_leave(self, texts: InternedTexts) -> Int64s:
+        """Pages that are full and hold strings, or bytes that a snapshot needs, the oldest first."""
+        bits, high = int(texts.state[PAGE_BITS]), self._high
+        may = self._touched[:high] & ~self._stays[:high] & ((texts.page_bytes[:high] > 0) | (self._kept[:high] > 0))
+        may[int(texts.state[FILL]) >> bits : int(texts.state[END]) >> bits] = False
+        found = np.flatnonzero(may)
+        return found[np.argsort(self._born[found], kind="stable")]
+
+    def want(self, texts: InternedTexts, places: Int64s) -> None:
+        """The strings at these places are read soon: what left of them is fetched, all together."""
+        if self.leaving is None or not self.away:
+            return
+        places = places[places[:, SIZE] > 0]
+        bits, begins, ends = int(texts.state[PAGE_BITS]), places[:, BEGIN], places.sum(axis=1)
+        gone = self._is_away[begins >> bits] | self._is_away[(ends - 1) >> bits]
+        if gone.any():
+            self.leaving.want_parts(begins[gone], ends[gone])
+
+
+def _is_whole(bits: int) -> bool:
+    """Whether a page consists of whole pages of the system, so that its memory can be given back without that of its neighbours."""
+    return (1 << bits) % mmap.PAGESIZE == 0

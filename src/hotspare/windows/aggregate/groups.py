@@ -1,0 +1,243 @@
+"""What an aggregate keeps, as parts of a page, and the way of events through it (`windows.aggregate.loops.aggregate`).
+
+groups, wide    a row for each group: in `wide` those whose sums need more words than most
+values          what groups of more than a few rows keep in order of value, where a function asks for that
+arrivals        their rows in order of arrival, likewise
+changes         how often groups changed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.expressions.aggregates import AggregateCall
+from hotspare.model.types import Field, FieldType
+from hotspare.rows.arrays import packed
+from hotspare.rows.chunk import OUTPUT_BYTES_MAX, Chunk, Int64s, Timeline, all_true
+from hotspare.rows.values import parse
+from hotspare.table.absent import WhenRead
+from hotspare.table.absent_relation import bring_to_clear
+from hotspare.table.lanes import CODED, to_arrow
+from hotspare.table.loops.interning import SIZE
+from hotspare.table.loops.relation import DELETE, repeat_moves
+from hotspare.table.multi_index import MultiIndex
+from hotspare.table.pages import Counters, Page
+from hotspare.table.relation import Relation, Shape
+from hotspare.table.strings import StringTable
+from hotspare.windows.aggregate.loops import aggregate as k
+from hotspare.windows.aggregate.loops import components, exact
+from hotspare.windows.aggregate.loops.arrivals import Arrivals
+from hotspare.windows.aggregate.loops.results import ENTRIES, LISTS, Ordered
+from hotspare.windows.aggregate.ordered_values import OrderedValues
+from hotspare.windows.aggregate.program import Planner
+
+GROUPS, WIDE_GROUPS, VALUES, ARRIVALS, CHANGES = "groups", "wide", "values", "arrivals", "changes"
+_ENTRIES_MIN = 1 << 12
+
+
+class Changed(NamedTuple):
+    """What came of events: keys and results of groups; for each the event that it comes of, and which result cannot be, counted
+    from 1, or 0."""
+
+    chunk: Chunk
+    source: Int64s
+    failed: Int64s
+
+
+class Groups:
+    """Immutable; all that changes is in the page. Events have the key of their group, `arguments`, and the fields `identity`, which
+    are the key of their row."""
+
+    def __init__(self, keys: Sequence[Field], identity: Sequence[Field], calls: Sequence[AggregateCall], planner: Planner) -> None:
+        self._keys, self._width = len(keys), len(keys) + len(calls)
+        self._codes = tuple(i for i, f in enumerate(keys) if f.type in CODED)
+        self._narrow, self._wide = planner.narrow(self._codes), planner.wide(self._codes)
+        self._kinds, self._asked = planner.kinds, planner.asked
+        self._lists = [(len(keys) + i, _Listing.of(calls[i])) for i in planner.lists]
+        listed, at = planner.listed, len(keys) + len(planner.arguments)
+        of_row, of_group = range(at, at + len(identity)), range(len(keys))
+        columns = [*of_row, *of_group, *(len(keys) + each for each in listed)] if listed else []
+        self._columns = np.array(columns, np.int64)
+        self._of_row, self._of_group = np.array(of_row, np.int64), np.array(of_group, np.int64)
+        coded = [*(f.type in CODED for f in (*identity, *keys)), *(each in planner.coded for each in listed)]
+        condition = tuple(range(len(identity), len(identity) + len(keys)))
+        codes = tuple(i for i, is_coded in enumerate(coded) if is_coded)
+        self._rows = Shape(max(len(columns), len(identity) + len(keys)), tuple(range(len(identity))), codes, condition)
+        self._nothing = OrderedValues(self._keys, (), self._kinds, self._asked), MultiIndex(self._rows)
+        """What a kernel gets where nothing is kept in order: it is not looked at."""
+
+    def open(self, page: Page) -> None:
+        page.parts[CHANGES] = Counters(1)
+        for name, tables in ((GROUPS, self._narrow), (WIDE_GROUPS, self._wide)):
+            shape = Shape(tables.width, tuple(range(self._keys)), tables.codes)
+            page.parts[name] = Relation(shape, reading=WhenRead.AT_USE)
+        if len(self._kinds):
+            page.parts[VALUES] = OrderedValues(self._keys, self._codes, self._kinds, self._asked)
+        if len(self._columns):
+            page.parts[ARRIVALS] = MultiIndex(self._rows, reading=WhenRead.AT_USE)
+
+    def take(self, page: Page, events: Chunk, timeline: Timeline, strings: StringTable) -> Changed:
+        """What resolved events make of the groups."""
+        narrow, wide = (cast(Relation, page.parts[name]) for name in (GROUPS, WIDE_GROUPS))
+        changes = cast(Counters, page.parts[CHANGES]).values
+        out = self._room(2 * len(events))
+        out.counts[k.EVENT] = changes[0]
+        for relation in (narrow, wide):
+            relation.pages.expect(events.lanes)
+        self._bring_ordered(page, events)
+        lists = self._run(page, events, timeline, strings, out)
+        changes[0] = out.counts[k.EVENT]
+        if self._lists:
+            self._write_lists(narrow, wide, out, lists, strings)
+        for name in (GROUPS, WIDE_GROUPS):
+            cast(Relation, page.parts[name]).forget_outputs()
+        for name in (VALUES, ARRIVALS):
+            if name in page.parts:
+                cast("OrderedValues | MultiIndex", page.parts[name]).settle()
+        made = slice(0, int(out.counts[k.MADE]))
+        chunk = Chunk(out.rank[made], out.opcode[made], out.flags[made], out.lanes[made], out.valid[made], is_whole=True)
+        return Changed(chunk, out.source[made], out.failed[made])
+
+    def standing(self, page: Page) -> Chunk:
+        """Keys and results of all groups where these can be, in the order in which groups came; those in `wide` last."""
+        stored = [cast(Relation, page.parts[name]).stored()[:2] for name in (GROUPS, WIDE_GROUPS)]
+        can_be = [lanes[:, self._width] == 0 for lanes, _ in stored]
+        found = [
+            (lanes[chosen, : self._width], valid[chosen, : self._width])
+            for (lanes, valid), chosen in zip(stored, can_be, strict=True)
+        ]
+        return Chunk.of_rows(*map(np.concatenate, zip(*found, strict=True)))
+
+    def _bring_ordered(self, page: Page, events: Chunk) -> None:
+        """Read what a restore left in the store of that which the groups of these events keep in order."""
+        groups, values, arrivals = events.lanes[:, : self._keys], page.parts.get(VALUES), page.parts.get(ARRIVALS)
+        if isinstance(values, OrderedValues) and values.is_read_later:
+            values.bring(groups)
+        if isinstance(arrivals, MultiIndex) and arrivals.is_read_later:
+            arrivals.rows.pages.expect(events.lanes[:, self._columns])
+            arrivals.bring(groups)
+
+    def _room(self, count: int) -> k.Outputs:
+        """For so many outputs."""
+        rank, failed, source = (np.empty(count, np.int64) for _ in range(3))
+        opcode, flags = np.empty(count, np.uint8), np.empty(count, np.uint8)
+        lanes, valid = np.empty((count, self._width), np.int64), np.empty((count, self._width), np.bool_)
+        places = np.empty((count if self._lists else 0, k.PLACES_WIDTH), np.int64)
+        return k.Outputs(rank, opcode, flags, lanes, valid, failed, source, places, np.zeros(k.COUNTS_WIDTH, np.int64))
+
+    def _run(self, page: Page, events: Chunk, timeline: Timeline, strings: StringTable, out: k.Outputs) -> Ordered:
+        """Let the kernel take all events; what it listed."""
+        narrow, wide = (cast(Relation, page.parts[name]).pages for name in (GROUPS, WIDE_GROUPS))
+        values = cast(OrderedValues, page.parts.get(VALUES, self._nothing[0]))
+        arrivals = cast(MultiIndex, page.parts.get(ARRIVALS, self._nothing[1]))
+        if VALUES in page.parts:
+            values.begin(strings)
+        if ARRIVALS in page.parts:
+            arrivals.begin()
+        for pages in (narrow, wide) if self._lists else ():
+            pages.note_moves()
+        given = components.GroupEvents(events.rank, events.opcode, events.flags, events.lanes, events.valid, timeline.time_us)
+        small, large = _way(self._narrow.width), _way(self._wide.width)
+        change = k.GroupChange(self._narrow.program, self._wide.program, small, large, _scratch())
+        entries, ends = (np.empty(_ENTRIES_MIN if self._lists else 0, np.int64) for _ in range(2))
+        counts = np.array([0, 0, len(self._lists)])
+        while True:
+            if out.counts[k.ASKS] != k.ANSWERED:
+                kept_in = (narrow, wide, values.rows.pages, arrivals.rows.pages)
+                out.counts[k.ASKS] = k.ASK if any(pages.absent is not None for pages in kept_in) else k.NEVER
+            rows = Arrivals(arrivals.rows.pages.rows, arrivals.lists, self._columns, self._of_row, self._of_group)
+            kept = Ordered(values.trees(strings), rows, entries, ends, counts)
+            state = int(k.aggregate(narrow.rows, wide.rows, change, kept, given, out))
+            if state == k.DONE:
+                return kept
+            if state == k.NEEDS_TREE_ROOM:
+                values.make_room()
+            elif state == k.NEEDS_ROW_ROOM:
+                arrivals.make_more_room()
+            elif state == k.NEEDS_PAGES:
+                for pages in (narrow, wide):
+                    bring_to_clear(pages)
+                values.bring_to_clear(strings)
+                arrivals.bring_to_clear()
+                out.counts[k.ASKS] = k.ANSWERED
+            elif state == k.NEEDS_LIST_ROOM:
+                entries = np.concatenate([entries, np.empty_like(entries)])
+                ends = np.concatenate([ends, np.empty_like(ends)])
+            else:
+                (narrow if state == k.NEEDS_ROOM else wide).make_room()
+
+    def _write_lists(self, narrow: Relation, wide: Relation, out: k.Outputs, lists: Ordered, strings: StringTable) -> None:
+        """Write the texts of lists where their numbers stand, in the versions of groups that were made and in what is put out."""
+        ends = lists.ends[: int(lists.counts[LISTS])]
+        codes, offsets = lists.entries[: int(lists.counts[ENTRIES])], np.concatenate((np.zeros(1, np.int64), ends))
+        made = int(out.counts[k.MADE])
+        places, is_new = out.places[:made], out.opcode[:made] != DELETE
+        for relation, is_wide in ((narrow, 0), (wide, 1)):
+            slots = places[is_new & (places[:, k.IS_WIDE] == is_wide), k.SLOT]
+            for column, listing in self._lists:
+                there = slots[relation.valid[slots, column]]
+                relation.lanes[there, column] = _joined(codes, offsets, relation.lanes[there, column], listing, strings)
+            repeat_moves(relation.pages.rows)
+        k.gather_groups(narrow.pages.rows, wide.pages.rows, out)
+
+
+class _Listing(NamedTuple):
+    """What becomes of all values of a group: a text, with `separator` between them, or an array of the type `array`."""
+
+    separator: str
+    array: FieldType | None
+
+    @classmethod
+    def of(cls, call: AggregateCall) -> _Listing:
+        type_ = FieldType(call.type.value)
+        return cls(";", type_) if type_.is_array else cls(str(call.constants[0]), None)
+
+    def made_of(self, texts: pa.ListArray) -> pa.Array:
+        """The text, or the bytes of the array, of each list of texts."""
+        joined = pc.binary_join(texts, self.separator)
+        if self.array is None:
+            return joined
+        arrays, _ = parse(pc.binary_join_element_wise("[", joined, "]", ""), self.array)
+        return packed(arrays)
+
+
+def _joined(codes: Int64s, offsets: Int64s, numbers: Int64s, listing: _Listing, strings: StringTable) -> Int64s:
+    """Codes of what these lists become, made piece by piece."""
+    made = [np.empty(0, np.int64)]
+    sizes = strings.texts[0][:, SIZE][codes] + len(listing.separator.encode())
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    bytes_ = before[offsets[numbers + 1]] - before[offsets[numbers]]
+    for begin, end in _pieces(bytes_):
+        chosen = numbers[begin:end]
+        lengths = offsets[chosen + 1] - offsets[chosen]
+        places = np.repeat(offsets[chosen] - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths) + np.arange(lengths.sum())
+        values = to_arrow(codes[places], all_true(len(places)), FieldType.STRING, strings)
+        lists = pa.ListArray.from_arrays(pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)), values)
+        made.append(strings.intern(listing.made_of(lists))[0])
+    return np.concatenate(made)
+
+
+def _pieces(sizes: Int64s) -> Iterator[tuple[int, int]]:
+    """Runs of so many bytes together, or of one text."""
+    ends, begin = np.cumsum(sizes), 0
+    while begin < len(sizes):
+        done = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, done + OUTPUT_BYTES_MAX, side="right")))
+        yield begin, end
+        begin = end
+
+
+def _way(width: int) -> components.Group:
+    lanes = np.empty((1, width), np.int64)
+    return components.Group(lanes, lanes.view(np.float64), np.empty((1, width), np.bool_))
+
+
+def _scratch() -> exact.Scratch:
+    words = exact.PRODUCT_LIMBS + 1
+    number, other, square = (np.empty(length, np.uint64) for length in (words, words, 2 * words))
+    return exact.Scratch(number, other, square, np.empty((1, exact.NUMERATOR_LIMBS + 1), np.int64))

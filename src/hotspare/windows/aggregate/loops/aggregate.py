@@ -1,0 +1,394 @@
+"""Loops of an aggregate: what each event does to its group (see `windows.aggregate.operator`).
+
+A group is a row: its key, what comes out of it (the results), and what that is computed from (the components). Like all rows of
+pages it is never overwritten: each event makes a new version, so what was put out before is still there when outputs are
+gathered. A sum that needs more words than the rows of most groups have moves its group to rows that have enough for all doubles,
+and it stays there until it is empty.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hotspare.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.rows.compile import Whole, called, kernel
+from hotspare.table.loops.index import NONE, agree, drop, enter, entry_of, find, has_room, key_hash, replace, slot_at
+from hotspare.table.loops.pages import Rows, free_slot, is_ready, slots_before_looking, take_slot, too_many_gaps
+from hotspare.table.loops.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, whole_flags
+from hotspare.table.loops.shared import look_up, room_for, see_to_gaps
+from hotspare.table.loops.slots import ARRIVALS, FILL, LIVE
+from hotspare.windows.aggregate.loops.arrivals import change_arrivals, is_prepared_for_row, tidy_arrivals
+from hotspare.windows.aggregate.loops.components import (
+    FEW_AT,
+    Group,
+    GroupEvents,
+    GroupProgram,
+    begin_group,
+    change_group,
+    load_group,
+    widen_group,
+)
+from hotspare.windows.aggregate.loops.exact import Scratch
+from hotspare.windows.aggregate.loops.few import FEW_MAX, change_few, leave_row, stays_few
+from hotspare.windows.aggregate.loops.ordered import change_value, is_prepared_for_value, seek, seek_value, tidy_values
+from hotspare.windows.aggregate.loops.results import Ordered, has_list_room, write_results
+from hotspare.windows.aggregate.loops.short_way import is_row_all, short_change
+from hotspare.windows.aggregate.loops.text_extremes import keep_texts
+from hotspare.windows.aggregate.loops.values import Trees
+
+SLOT, IS_WIDE = 0, 1
+"""Columns of `Outputs.places`."""
+PLACES_WIDTH = 2
+MADE, TAKEN, HALF, TIDIED, EVENT, STEP, ASKS = 0, 1, 2, 3, 4, 5, 6
+"""Entries of `Outputs.counts`: outputs made; rows taken; 1 where the old half of an update block is done, whose group is another
+one's; 1 where gaps of pages were seen to for the present change; changes ever made by the window; how many changes of what is kept
+in order are done for the present one; whether pages may be absent (`table.absent`): NEVER, or ASK before one is cleared,
+or ANSWERED, where it is there for what is done next."""
+COUNTS_WIDTH = 7
+NEVER, ASK, ANSWERED = 0, 1, 2
+EVICTED = np.int64(7)
+"""Opcode of the delete of a row that the next event, an insert or update, evicted from a window with retention: where both are of
+one group they change it together."""
+STEPS_OF_SET = FEW_MAX + 2
+"""What a set may cause in trees: all that stood in the row of its group, an old value and a new one."""
+DONE, NEEDS_ROOM, NEEDS_WIDE_ROOM, NEEDS_TREE_ROOM, NEEDS_ROW_ROOM, NEEDS_LIST_ROOM, NEEDS_PAGES = map(np.int64, range(7))
+
+
+class GroupChange(NamedTuple):
+    """How a group is changed, and room for it on its way: `small` for `program`, `large` for `wide_program`, which has more
+    words."""
+
+    program: GroupProgram
+    wide_program: GroupProgram
+    small: Group
+    large: Group
+    scratch: Scratch
+
+
+class Outputs(NamedTuple):
+    """Room for two rows for each row of the events. `lanes` and `valid` have keys and results, `failed` which result cannot be,
+    counted from 1, or 0. `source`: the event that a row comes of. `places` int64[., 2], empty where nobody asks: where the version
+    stands, among the wide rows where IS_WIDE is 1."""
+
+    rank: Int64s
+    opcode: UInt8s
+    flags: UInt8s
+    lanes: Int64s
+    valid: Bools
+    failed: Int64s
+    source: Int64s
+    places: Int64s
+    counts: Int64s
+
+
+@kernel
+def put(out: Outputs, events: GroupEvents, row: Whole, opcode: Whole, slot: Whole, is_wide: Whole) -> Whole:
+    """Begin an output, and say which it is: keys and results are `put_values`."""
+    at = np.int64(out.counts[MADE])
+    i, cause = np.uint64(at), np.uint64(row)
+    out.rank[i] = events.rank[cause]
+    out.opcode[i] = opcode
+    out.flags[i] = whole_flags(events.flags[cause])
+    out.source[i] = row
+    if len(out.places) > 0:
+        out.places[i, SLOT] = slot
+        out.places[i, IS_WIDE] = is_wide
+    out.counts[MADE] = at + 1
+    return at
+
+
+@kernel
+def put_values(out: Outputs, at: Whole, lanes: Int64s, valid: Bools, version: Whole) -> None:
+    """Keys and results of a version of a group, and FAILED."""
+    to, source, width = np.uint64(at), np.uint64(version), np.uint64(out.lanes.shape[1])
+    out.failed[to] = lanes[source, width]
+    for j in range(width):
+        out.lanes[to, j] = lanes[source, j]
+        out.valid[to, j] = valid[source, j]
+
+
+@kernel
+def store_group(rows: Rows, group: Group, place: np.uint64, old: Whole, h: np.uint64) -> Whole:
+    """Write the next version of a group, of which `old` is the present one, or NONE; its slot."""
+    slot = take_slot(rows)
+    for j in range(rows.lanes.shape[1]):
+        rows.lanes[slot, j] = group.lanes[0, j]
+        rows.valid[slot, j] = group.valid[0, j]
+    if old < 0:
+        enter(rows.by_key, place, entry_of(h, slot))
+        rows.order[slot] = rows.state[ARRIVALS]
+        rows.state[ARRIVALS] += 1
+        rows.state[LIVE] += 1
+    else:
+        replace(rows.by_key, place, entry_of(h, slot))
+        rows.order[slot] = rows.order[old]
+        free_slot(rows, old)
+    return slot
+
+
+@kernel
+def drop_group(rows: Rows, place: np.uint64, slot: Whole) -> None:
+    drop(rows.by_key, place)
+    rows.state[LIVE] -= 1
+    free_slot(rows, slot)
+
+
+@kernel
+def put_new(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, slot: Whole, was: Whole, is_wide: Whole) -> None:
+    """The version of a group after an event, where it has one; `was`: the one before, or NONE."""
+    if slot >= 0:
+        at = put(out, events, row, INSERT if was < 0 else UPDATE_BLOCK, slot, is_wide)
+        put_values(out, at, rows.lanes, rows.valid, slot)
+
+
+@kernel
+def put_old(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, was: Whole, is_wide: Whole) -> None:
+    """The version of a group before an event, where it had one."""
+    if was >= 0:
+        at = put(out, events, row, DELETE, was, is_wide)
+        put_values(out, at, rows.lanes, rows.valid, was)
+
+
+@kernel
+def is_to_ask(rows: Rows, counts: Int64s) -> bool:
+    """Whether the next change of what is kept in order may clear a page, of which nobody knows whether it is there."""
+    return bool(counts[ASKS] == ASK and slots_before_looking(rows.state) == 0 and too_many_gaps(rows.state))
+
+
+@called
+def change_trees(
+    group: Group, program: GroupProgram, trees: Trees, events: GroupEvents, number: Whole, new: Whole, old: Whole, counts: Int64s
+) -> Whole:
+    """Let a set of a group in trees follow a change: what stood in the row of the group comes, the old value goes, and then the new
+    one comes. DONE, or NEEDS_TREE_ROOM or NEEDS_PAGES: what is done is counted."""
+    at, column, begin = program.few[number, FEW_AT], program.sets[number], number * STEPS_OF_SET
+    moved = group.lanes[0, at] if at >= 0 else np.int64(0)
+    counts[STEP] = max(counts[STEP], begin)
+    while counts[STEP] < begin + STEPS_OF_SET:
+        step = counts[STEP] - begin
+        row, sign = (old, np.int64(-1)) if step == FEW_MAX else (new, np.int64(1))
+        if step < moved or (step >= FEW_MAX and row >= 0 and events.valid[row, column]):
+            lane = group.lanes[0, at + 1 + step] if step < FEW_MAX else events.lanes[row, column]
+            seek(trees, group.lanes, np.int64(0), program.keys, number)
+            seek_value(trees, lane)
+            if not is_prepared_for_value(trees):
+                return NEEDS_TREE_ROOM
+            if trees.rows.state[FILL] == 1 and is_to_ask(trees.rows, counts):
+                return NEEDS_PAGES
+            tidy_values(trees)
+            change_value(trees, sign)
+            counts[ASKS] = min(counts[ASKS], ASK)
+        counts[STEP] += 1
+    return DONE
+
+
+@kernel
+def order_change(
+    group: Group, program: GroupProgram, ordered: Ordered, events: GroupEvents, new: Whole, old: Whole, counts: Int64s
+) -> Whole:
+    """Let what is kept in order beside the row of a group, which is on its way, follow a change: sets, and then the rows
+    themselves. DONE, or why not yet: what is done is counted, and not done again."""
+    for number in range(len(program.sets)):
+        if not stays_few(group, program, np.int64(number), events, new, old):
+            state = change_trees(group, program, ordered.trees, events, np.int64(number), new, old, counts)
+            if state != DONE:
+                return state
+            if program.few[number, FEW_AT] >= 0:
+                leave_row(group, program.few[number, FEW_AT])
+    if len(ordered.arrivals.columns) == 0:
+        return DONE
+    begin = len(program.sets) * STEPS_OF_SET
+    counts[STEP] = max(counts[STEP], begin)
+    while counts[STEP] < begin + 2:
+        row, sign = (old, np.int64(-1)) if counts[STEP] == begin else (new, np.int64(1))
+        if row >= 0:
+            if not is_prepared_for_row(ordered.arrivals, events, row):
+                return NEEDS_ROW_ROOM
+            if is_to_ask(ordered.arrivals.rows, counts):
+                return NEEDS_PAGES
+            tidy_arrivals(ordered.arrivals)
+            change_arrivals(ordered.arrivals, events, row, sign)
+            counts[ASKS] = min(counts[ASKS], ASK)
+        counts[STEP] += 1
+    return DONE
+
+
+@called
+def take_wide_change(
+    narrow: Rows,
+    wide: Rows,
+    c: GroupChange,
+    ordered: Ordered,
+    events: GroupEvents,
+    new: Whole,
+    old: Whole,
+    was: Whole,
+    out: Outputs,
+) -> Whole:
+    """GroupChange a group whose sums need more words: it stands among the wide ones, or has to, and is in the narrow slot `was`,
+    or new. DONE, or why not yet: then the group is as it was."""
+    row, keys, number = new if new >= 0 else old, c.program.keys, out.counts[EVENT]
+    h = key_hash(events.lanes, row, keys)
+    if not is_ready(wide) or not room_for(wide.by_key, h):
+        return NEEDS_WIDE_ROOM
+    place = look_up(wide.by_key, wide.lanes, wide.keys, events.lanes, row, keys, h)
+    was_wide = slot_at(wide.by_key, place)
+    if was_wide >= 0:
+        load_group(c.large, wide, was_wide)
+    else:
+        begin_group(c.large, c.wide_program, events, row)
+        if was >= 0:
+            widen_group(c.large, c.wide_program, narrow, was, c.program)
+    missing = order_change(c.large, c.wide_program, ordered, events, new, old, out.counts)
+    if missing != DONE:
+        return missing
+    change_group(c.large, c.wide_program, events, new, old, number)
+    change_few(c.large, c.wide_program, events, new, old)
+    keep_texts(c.large, c.wide_program, ordered.trees, events, new)
+    slot: Whole = NONE
+    rows = c.large.lanes[0, len(keys) + len(c.program.results) + 1]
+    if rows > 0:
+        if not has_list_room(ordered, rows):
+            return NEEDS_LIST_ROOM
+        write_results(c.large, c.wide_program, ordered, c.scratch)
+        slot = store_group(wide, c.large, place, was_wide, h)
+    elif was_wide >= 0:
+        drop_group(wide, place, was_wide)
+    if was >= 0:
+        drop_group(narrow, look_up(narrow.by_key, narrow.lanes, narrow.keys, events.lanes, row, keys, h), was)
+    put_new(out, events, row, wide, slot, max(was, was_wide), np.int64(1))
+    put_old(out, events, row, wide, was_wide, np.int64(1))
+    put_old(out, events, row, narrow, was, np.int64(0))
+    out.counts[EVENT] = number + 1
+    return DONE
+
+
+@kernel
+def may_clear(narrow: Rows, wide: Rows) -> bool:
+    """Whether the next change looks for pages to clear."""
+    of_narrow = narrow.state[FILL] == 1 and too_many_gaps(narrow.state)
+    of_wide = wide.state[LIVE] > 0 and slots_before_looking(wide.state) == 0 and too_many_gaps(wide.state)
+    return bool(of_narrow or of_wide)
+
+
+@kernel
+def take_change(
+    narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events: GroupEvents, new: Whole, old: Whole, out: Outputs
+) -> Whole:
+    """DONE, or why not yet: then the group is as it was."""
+    row, counts, program = new if new >= 0 else old, out.counts, c.program
+    h = key_hash(events.lanes, row, program.keys)
+    if not is_ready(narrow) or not has_room(narrow.by_key, h):
+        return NEEDS_ROOM
+    if wide.state[LIVE] > 0 and not is_ready(wide):
+        return NEEDS_WIDE_ROOM
+    if counts[TIDIED] == 0:
+        if counts[ASKS] == ASK and may_clear(narrow, wide):
+            return NEEDS_PAGES
+        if narrow.state[FILL] == 1:
+            see_to_gaps(narrow, counts[MADE])
+        if wide.state[LIVE] > 0:
+            see_to_gaps(wide, counts[MADE])
+        counts[TIDIED], counts[ASKS] = 1, min(counts[ASKS], ASK)
+    place = find(narrow.by_key, narrow.lanes, narrow.keys, events.lanes, row, program.keys, h)
+    was = slot_at(narrow.by_key, place)
+    is_wide = False
+    if was >= 0:
+        load_group(c.small, narrow, was)
+    else:
+        if wide.state[LIVE] > 0:
+            wide_place = look_up(wide.by_key, wide.lanes, wide.keys, events.lanes, row, program.keys, h)
+            is_wide = bool(slot_at(wide.by_key, wide_place) >= 0)
+        if not is_wide and new < 0:
+            return DONE
+        begin_group(c.small, program, events, row)
+    if not is_wide:
+        missing = order_change(c.small, program, ordered, events, new, old, counts)
+        if missing != DONE:
+            return missing
+    if is_wide or not change_group(c.small, program, events, new, old, counts[EVENT]):
+        return take_wide_change(narrow, wide, c, ordered, events, new, old, was, out)
+    change_few(c.small, program, events, new, old)
+    keep_texts(c.small, program, ordered.trees, events, new)
+    slot: Whole = NONE
+    rows = c.small.lanes[0, len(program.keys) + len(program.results) + 1]
+    if rows == 0:
+        drop_group(narrow, place, was)
+    else:
+        if not has_list_room(ordered, rows):
+            return NEEDS_LIST_ROOM
+        write_results(c.small, program, ordered, c.scratch)
+        slot = store_group(narrow, c.small, place, was, h)
+    put_new(out, events, row, narrow, slot, was, np.int64(0))
+    put_old(out, events, row, narrow, was, np.int64(0))
+    counts[EVENT] += 1
+    return DONE
+
+
+@kernel
+def swapped(keys: Int64s, events: GroupEvents, at: Whole, half: Whole) -> tuple[Whole, Whole, Whole]:
+    """Returns new and old row of the next change, and how many rows are taken with it, where row `at` was EVICTED. It leaves its
+    group alone if the row behind it is of another group, or updates a row of the same one. An update that brings a row from another
+    group changes that group first."""
+    new = at + 1
+    if not agree(events.lanes, at, keys, events.lanes, new, keys):
+        return np.int64(NONE), at, np.int64(1)
+    if events.opcode[new] != UPDATE_BLOCK:
+        return new, at, np.int64(2)
+    if agree(events.lanes, new, keys, events.lanes, new + 1, keys):
+        return np.int64(NONE), at, np.int64(1)
+    if half == 0:
+        return np.int64(NONE), new + 1, np.int64(0)
+    return new, at, np.int64(3)
+
+
+@kernel
+def aggregate(narrow: Rows, wide: Rows, c: GroupChange, ordered: Ordered, events: GroupEvents, out: Outputs) -> Whole:
+    """Take events in order. DONE: all; else to be called again when there is the room that it needs. An update that moves a row
+    from one group to another is a change of the one that it leaves, and then of the other one. A row that was evicted leaves its
+    group in the change by which the row that evicted it comes there."""
+    counts, is_short = out.counts, is_row_all(c.program, ordered)
+    while counts[TAKEN] < len(events.rank):
+        at, opcode = np.int64(counts[TAKEN]), events.opcode[counts[TAKEN]]
+        new: Whole = at
+        old: Whole = np.int64(NONE)
+        taken: Whole = np.int64(1)
+        if opcode == UPDATE_BLOCK:
+            taken = np.int64(2)
+            if agree(events.lanes, at, c.program.keys, events.lanes, at + 1, c.program.keys):
+                old = at + 1
+            elif counts[HALF] == 0:
+                new, old, taken = np.int64(NONE), at + 1, np.int64(0)
+        elif opcode == EVICTED:
+            new, old, taken = swapped(c.program.keys, events, at, np.int64(counts[HALF]))
+        elif DELETE <= opcode <= SAFE_DELETE:
+            new, old = np.int64(NONE), at
+        was: Whole = NONE
+        slot: Whole = NONE
+        if is_short and counts[TIDIED] == 0 and counts[STEP] == 0:
+            was, slot = short_change(narrow, wide, c.program, ordered, events, new, old, counts[EVENT], c.scratch)
+        if slot >= 0:
+            row = new if new >= 0 else old
+            put_new(out, events, row, narrow, slot, was, np.int64(0))
+            put_old(out, events, row, narrow, was, np.int64(0))
+            counts[EVENT] += 1
+        else:
+            state = take_change(narrow, wide, c, ordered, events, new, old, out)
+            if state != DONE:
+                return state
+        counts[TIDIED], counts[STEP], counts[HALF] = 0, 0, 1 if taken == 0 else 0
+        counts[TAKEN] = at + taken
+    return DONE
+
+
+@kernel
+def gather_groups(narrow: Rows, wide: Rows, out: Outputs) -> None:
+    """Values of all that was put out anew, from where it stands."""
+    for at in range(out.counts[MADE]):
+        slot = out.places[at, SLOT]
+        if out.places[at, IS_WIDE] == 0:
+            put_values(out, at, narrow.lanes, narrow.valid, slot)
+        else:
+            put_values(out, at, wide.lanes, wide.valid, slot)

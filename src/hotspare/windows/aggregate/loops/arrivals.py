@@ -1,0 +1,97 @@
+"""Loops of the rows of each group in order of arrival: for what asks for the first, the last but some, or all (see
+`windows.aggregate.operator`). A row that is changed arrives anew.
+
+Rows stand in the pages of a relation, under a key of their own; the lists of `table.loops.multi_index` hold them in order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hotspare.rows.chunk import Int64s
+from hotspare.rows.compile import Whole, called, kernel
+from hotspare.table.loops.index import NONE, drop, enter, entry_of, key_hash, slot_at
+from hotspare.table.loops.multi_index import AFTER, BEFORE, NEWEST, Lists, delist, enlist, first_to_walk, stand_in
+from hotspare.table.loops.pages import NEW_SLOT, OLD_SLOT, Rows, free_slot, is_ready, take_slot
+from hotspare.table.loops.shared import look_up, room_for, see_to_gaps
+from hotspare.table.loops.slots import ARRIVALS, LIVE, MOVED
+from hotspare.windows.aggregate.loops.components import GroupEvents
+
+
+class Arrivals(NamedTuple):
+    """`lists` goes by the columns of `rows` that name a group. `columns`: which columns of events stand in those of `rows`; `keys`:
+    those that are the key of a row, `groups`: those that name its group."""
+
+    rows: Rows
+    lists: Lists
+    columns: Int64s
+    keys: Int64s
+    groups: Int64s
+
+
+@called
+def is_prepared_for_row(arrivals: Arrivals, events: GroupEvents, row: Whole) -> bool:
+    """Whether there is room for an event's row."""
+    rows, lists = arrivals.rows, arrivals.lists
+    has_lists = room_for(lists.by_condition, key_hash(events.lanes, row, arrivals.groups))
+    return is_ready(rows) and has_lists and room_for(rows.by_key, key_hash(events.lanes, row, arrivals.keys))
+
+
+@kernel
+def tidy_arrivals(arrivals: Arrivals) -> None:
+    """Once before each change: see to gaps of pages, and follow rows that are moved."""
+    rows = arrivals.rows
+    see_to_gaps(rows, 0)
+    for at in range(rows.state[MOVED]):
+        stand_in(arrivals.lists, rows.moved[at, NEW_SLOT], rows.moved[at, OLD_SLOT])
+    rows.state[MOVED] = 0
+
+
+@called
+def change_arrivals(arrivals: Arrivals, events: GroupEvents, row: Whole, sign: Whole) -> None:
+    """Let an event's row arrive (1), or leave (-1)."""
+    rows = arrivals.rows
+    h = key_hash(events.lanes, row, arrivals.keys)
+    place = look_up(rows.by_key, rows.lanes, rows.keys, events.lanes, row, arrivals.keys, h)
+    slot = slot_at(rows.by_key, place)
+    if slot >= 0:
+        delist(arrivals.lists, slot)
+        drop(rows.by_key, place)
+        rows.state[LIVE] -= 1
+        free_slot(rows, slot)
+        place = look_up(rows.by_key, rows.lanes, rows.keys, events.lanes, row, arrivals.keys, h)
+    if sign < 0:
+        return
+    slot = take_slot(rows)
+    for j in range(len(arrivals.columns)):
+        rows.lanes[slot, j] = events.lanes[row, arrivals.columns[j]]
+        rows.valid[slot, j] = events.valid[row, arrivals.columns[j]]
+    rows.order[slot] = rows.state[ARRIVALS]
+    rows.state[ARRIVALS] += 1
+    rows.state[LIVE] += 1
+    enter(rows.by_key, place, entry_of(h, slot))
+    enlist(arrivals.lists, slot)
+
+
+@called
+def first_arrival(arrivals: Arrivals, lanes: Int64s, row: Whole, groups: Int64s) -> Whole:
+    """The slot of the first row of the group that these columns name; NONE where it is empty."""
+    return first_to_walk(arrivals.lists, lanes, row, groups)
+
+
+@kernel
+def arrival_at(arrivals: Arrivals, first: Whole, steps: Whole) -> Whole:
+    """The slot so many steps behind the first row, or, below 0, so many before the last but one more: -1 is the last. NONE where
+    there are not so many."""
+    links = arrivals.lists.links
+    at: Whole = first
+    if first >= 0 and steps < 0:
+        at = links[first, NEWEST]
+        while at >= 0 and steps < -1:
+            at = links[at, BEFORE]
+            steps += 1
+        return at
+    while at >= 0 and steps > 0:
+        at = links[at, AFTER]
+        steps -= 1
+    return at if at >= 0 else NONE

@@ -1,0 +1,112 @@
+"""Loops of small ordered multisets that stand in the row of their group: a group of a few rows needs no tree.
+
+A set has FEW_WIDTH columns from the one that `GroupProgram.few` names: how many values there are, and then these in order, each as
+often as it is there; what is free holds 0. A set that becomes larger moves to the trees of `windows.aggregate.loops.ordered`, and
+stays there until its group is empty: the first column is IN_TREES as long as it does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hotspare.rows.compile import Whole, kernel
+from hotspare.windows.aggregate.loops.components import FEW_AT, FEW_DOUBLE, Group, GroupEvents, GroupProgram, plain_lane, sortable
+
+FEW_MAX = 7
+"""Values of a set that stand in the row of its group: with their number they fill a line of the cache."""
+FEW_WIDTH = FEW_MAX + 1
+IN_TREES = np.int64(-1)
+
+
+@kernel
+def keep_few(group: Group, at: Whole, lane: Whole, is_double: Whole) -> None:
+    """Let a value come, for which there is room."""
+    value = plain_lane(lane, is_double)
+    place, rank = at + group.lanes[0, at], sortable(value, is_double)
+    while place > at and sortable(group.lanes[0, place], is_double) > rank:
+        group.lanes[0, place + 1] = group.lanes[0, place]
+        place -= 1
+    group.lanes[0, place + 1] = value
+    group.lanes[0, at] += 1
+
+
+@kernel
+def lose_few(group: Group, at: Whole, lane: Whole, is_double: Whole) -> None:
+    """Let a value go, if it is there."""
+    value, last = plain_lane(lane, is_double), at + group.lanes[0, at]
+    place = at + 1
+    while place <= last and group.lanes[0, place] != value:
+        place += 1
+    if place > last:
+        return
+    for j in range(place, last):
+        group.lanes[0, j] = group.lanes[0, j + 1]
+    group.lanes[0, last] = 0
+    group.lanes[0, at] -= 1
+
+
+@kernel
+def stays_few(group: Group, program: GroupProgram, number: Whole, events: GroupEvents, new: Whole, old: Whole) -> bool:
+    """Whether a set stands in the row of its group, and will after an event, whose rows are `new` and `old`."""
+    at, column = program.few[number, FEW_AT], program.sets[number]
+    if at < 0 or group.lanes[0, at] == IN_TREES:
+        return False
+    comes = new >= 0 and events.valid[new, column]
+    goes = old >= 0 and events.valid[old, column]
+    return bool(group.lanes[0, at] < FEW_MAX or goes or not comes)
+
+
+@kernel
+def change_few(group: Group, program: GroupProgram, events: GroupEvents, new: Whole, old: Whole) -> None:
+    """Let the sets in the row of a group follow an event; there is room."""
+    for number in range(len(program.sets)):
+        at, is_double, column = program.few[number, FEW_AT], program.few[number, FEW_DOUBLE], program.sets[number]
+        if at >= 0 and group.lanes[0, at] != IN_TREES:
+            if old >= 0 and events.valid[old, column]:
+                lose_few(group, at, events.lanes[old, column], is_double)
+            if new >= 0 and events.valid[new, column] and group.lanes[0, at] < FEW_MAX:
+                keep_few(group, at, events.lanes[new, column], is_double)
+
+
+@kernel
+def leave_row(group: Group, at: Whole) -> None:
+    """From now on the set stands in trees."""
+    for j in range(FEW_WIDTH):
+        group.lanes[0, at + j] = 0
+    group.lanes[0, at] = IN_TREES
+
+
+@kernel
+def few_distinct(group: Group, at: Whole) -> Whole:
+    """How many different values there are."""
+    found = np.int64(0)
+    for j in range(at + 1, at + 1 + group.lanes[0, at]):
+        found += 1 if j == at + 1 or group.lanes[0, j] != group.lanes[0, j - 1] else 0
+    return found
+
+
+@kernel
+def few_mode(group: Group, at: Whole) -> Whole:
+    """The column of the value that is there most often, the least of these; there is one."""
+    best, most, times = at + 1, np.int64(0), np.int64(0)
+    for j in range(at + 1, at + 1 + group.lanes[0, at]):
+        times = times + 1 if j > at + 1 and group.lanes[0, j] == group.lanes[0, j - 1] else np.int64(1)
+        if times > most:
+            best, most = j, times
+    return np.int64(best)
+
+
+@kernel
+def few_number(group: Group, column: Whole, is_double: Whole) -> np.float64:
+    return np.float64(group.doubles[0, column] if is_double == 1 else np.float64(group.lanes[0, column]))
+
+
+@kernel
+def few_percentile(group: Group, at: Whole, is_double: Whole, share: np.float64) -> np.float64:
+    """Between the values at both sides of the place, in proportion; there is one."""
+    place = share * np.float64(group.lanes[0, at] - 1)
+    low, high = np.int64(np.floor(place)), np.int64(np.ceil(place))
+    found, other = few_number(group, at + 1 + low, is_double), few_number(group, at + 1 + high, is_double)
+    if found == other or low == high:
+        return found
+    return (np.float64(high) - place) * found + (place - np.float64(low)) * other

@@ -1,0 +1,344 @@
+"""Loops of ordered multisets (see `windows.aggregate.ordered_values`): values with how often each is there, in order, many sets
+side by side.
+
+A set is named by what stands in the columns of a condition. Each of its values is a row; the rows of a set are a balanced tree,
+whose root the index `roots` finds. A tree is one by weight: of the two subtrees of a row, none has more than three times as many
+rows as the other one, one counted more in each (Hirai and Yamamoto, Balancing weight-balanced trees, 2011). So a step costs as
+many looks as the number of values has digits, and the value at any place is found as fast as the least one.
+
+Sets of which only the least and the greatest value are asked need no order between the others: these have heaps instead
+(`windows.aggregate.loops.extremes`). Both are derived from rows, and in no snapshot: their shape shows nowhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hotspare.rows.chunk import Int64s
+from hotspare.rows.compile import Whole, called, kernel
+from hotspare.table.loops.index import NONE, Index, drop, enter, entry_of, key_hash, place_of, replace, slot_at
+from hotspare.table.loops.pages import NEW_SLOT, OLD_SLOT, free_slot, is_ready, take_slot
+from hotspare.table.loops.shared import look_up, room_for, see_to_gaps
+from hotspare.table.loops.slots import ARRIVALS, FILL, LIVE, MOVED
+from hotspare.windows.aggregate.loops.components import plain_lane
+from hotspare.windows.aggregate.loops.extremes import LEAST as LEAST_HEAP
+from hotspare.windows.aggregate.loops.extremes import heaped, is_top, take_place, unheaped
+from hotspare.windows.aggregate.loops.values import (
+    CODE,
+    EXTREMES,
+    MODES,
+    NODES_WIDTH,
+    NUMBER,
+    OF_SET,
+    TEXT,
+    TIMES,
+    Forest,
+    Trees,
+    forest_of,
+    is_asked,
+    precedes,
+    times,
+)
+
+LEFT, RIGHT, UP, NODES, TOTAL, BEST = 0, 1, 2, 3, 4, 5
+"""Columns of `Trees.nodes`, by slot: children and parent, or NONE; of the tree below it, itself included, how many rows it has,
+how many values, each as often as it is there, and, where modes are asked for, the slot of the one that is there most often, the
+least of these."""
+DELTA, GAMMA = 3, 2
+"""Balance: how much heavier one subtree may be, and when one rotation is enough."""
+
+
+@kernel
+def sum_up(forest: Forest, slot: Whole) -> None:
+    """What a row knows of the tree below it, from its children."""
+    nodes = forest.nodes
+    best: Whole = slot
+    count, total, compares = np.int64(1), times(forest, slot), is_asked(forest, slot) == MODES
+    for side in (LEFT, RIGHT):
+        child = nodes[slot, side]
+        if child >= 0:
+            count += nodes[child, NODES]
+            total += nodes[child, TOTAL]
+            if compares:
+                other = np.int64(nodes[child, BEST])
+                more = times(forest, other) - times(forest, best)
+                if more > 0 or (more == 0 and side == LEFT):
+                    best = other
+    nodes[slot, NODES], nodes[slot, TOTAL], nodes[slot, BEST] = count, total, best
+
+
+@kernel
+def weight(nodes: Int64s, slot: Whole) -> Whole:
+    return np.int64(nodes[slot, NODES] + 1) if slot >= 0 else np.int64(1)
+
+
+@kernel
+def rotated(forest: Forest, slot: Whole, side: Whole) -> Whole:
+    """Let the child on a side take the place of its parent; that child. Its new parent is not told."""
+    nodes, other = forest.nodes, LEFT + RIGHT - side
+    child = np.int64(nodes[slot, side])
+    inner = np.int64(nodes[child, other])
+    nodes[slot, side], nodes[child, other] = inner, slot
+    nodes[child, UP], nodes[slot, UP] = nodes[slot, UP], child
+    if inner >= 0:
+        nodes[inner, UP] = slot
+    sum_up(forest, slot)
+    sum_up(forest, child)
+    return child
+
+
+@kernel
+def balanced(forest: Forest, slot: Whole) -> Whole:
+    """The row on top when both subtrees are in balance, and sums are right; its parent is not told."""
+    nodes = forest.nodes
+    sum_up(forest, slot)
+    for side in (LEFT, RIGHT):
+        other = LEFT + RIGHT - side
+        heavy = np.int64(nodes[slot, side])
+        if weight(nodes, heavy) > DELTA * weight(nodes, nodes[slot, other]):
+            if weight(nodes, nodes[heavy, other]) >= GAMMA * weight(nodes, nodes[heavy, side]):
+                nodes[slot, side] = rotated(forest, heavy, other)
+            return rotated(forest, slot, side)
+    return slot
+
+
+@kernel
+def put_below(forest: Forest, parent: Whole, old: Whole, new: Whole) -> None:
+    """Let a parent, where there is one, name another child."""
+    if parent >= 0:
+        forest.nodes[parent, LEFT if forest.nodes[parent, LEFT] == old else RIGHT] = new
+    if new >= 0:
+        forest.nodes[new, UP] = parent
+
+
+@called
+def rebalanced(forest: Forest, slot: Whole) -> Whole:
+    """See to the balance from a row upwards; the root."""
+    top = slot
+    while slot >= 0:
+        parent = np.int64(forest.nodes[slot, UP])
+        top = balanced(forest, slot)
+        if top != slot:
+            put_below(forest, parent, slot, top)
+        slot = parent
+    return top
+
+
+@called
+def attached(forest: Forest, root: Whole, slot: Whole) -> Whole:
+    """Bring a row into its tree; the root."""
+    nodes = forest.nodes
+    nodes[slot, LEFT] = nodes[slot, RIGHT] = nodes[slot, UP] = NONE
+    at: Whole = root
+    parent: Whole = NONE
+    side = LEFT
+    while at >= 0:
+        parent = at
+        side = LEFT if precedes(forest, slot, at) else RIGHT
+        at = np.int64(nodes[at, side])
+    if parent >= 0:
+        nodes[parent, side], nodes[slot, UP] = slot, parent
+    return rebalanced(forest, slot)
+
+
+@called
+def detached(forest: Forest, slot: Whole) -> Whole:
+    """Take a row out of its tree; the root, NONE where nothing is left."""
+    nodes = forest.nodes
+    left, right, parent = np.int64(nodes[slot, LEFT]), np.int64(nodes[slot, RIGHT]), np.int64(nodes[slot, UP])
+    if left < 0 or right < 0:
+        child = left if left >= 0 else right
+        put_below(forest, parent, slot, child)
+        return rebalanced(forest, parent) if parent >= 0 else child
+    after = right
+    while nodes[after, LEFT] >= 0:
+        after = np.int64(nodes[after, LEFT])
+    begin = np.int64(nodes[after, UP])
+    if begin == slot:
+        begin = after
+    else:
+        put_below(forest, begin, after, np.int64(nodes[after, RIGHT]))
+        nodes[after, RIGHT], nodes[right, UP] = right, after
+    nodes[after, LEFT], nodes[left, UP] = left, after
+    put_below(forest, parent, slot, after)
+    return rebalanced(forest, begin)
+
+
+@kernel
+def stand_in_heaps(trees: Trees, slot: Whole, old: Whole) -> None:
+    """The same of a row in heaps."""
+    rows, roots = trees.rows, trees.roots
+    h = key_hash(rows.lanes, slot, rows.conditions)
+    if is_top(trees.nodes, old, LEAST_HEAP):
+        replace(roots, place_of(roots, h, old), entry_of(h, slot))
+        take_place(trees.nodes, slot, old, slot)
+    else:
+        place = look_up(roots, rows.lanes, rows.conditions, rows.lanes, slot, rows.conditions, h)
+        take_place(trees.nodes, slot, old, slot_at(roots, place))
+
+
+@called
+def stand_in(trees: Trees, slot: Whole, old: Whole) -> None:
+    """Let a row take the place of another one with the same value, also as the root."""
+    nodes, forest = trees.nodes, forest_of(trees)
+    if is_asked(forest, slot) == EXTREMES:
+        stand_in_heaps(trees, slot, old)
+        return
+    for j in range(NODES_WIDTH):
+        nodes[slot, j] = nodes[old, j]
+    put_below(forest, np.int64(nodes[old, UP]), old, slot)
+    for side in (LEFT, RIGHT):
+        if nodes[slot, side] >= 0:
+            nodes[nodes[slot, side], UP] = slot
+    if nodes[slot, UP] < 0:
+        h = key_hash(trees.rows.lanes, slot, trees.rows.conditions)
+        replace(trees.roots, place_of(trees.roots, h, old), entry_of(h, slot))
+    at: Whole = slot
+    while at >= 0:
+        sum_up(forest, at)
+        at = np.int64(nodes[at, UP])
+
+
+@kernel
+def seek(trees: Trees, lanes: Int64s, row: Whole, keys: Int64s, number: Whole) -> None:
+    """Let the probe be of a set of the group that these columns of a row name."""
+    width = trees.probe.shape[1]
+    for k in range(len(keys)):
+        trees.probe[0, k] = lanes[row, keys[k]]
+    trees.probe[0, width - OF_SET] = number
+
+
+@kernel
+def seek_value(trees: Trees, lane: Whole) -> None:
+    """And of a value. Doubles that are equal get equal bits."""
+    width = trees.probe.shape[1]
+    kind = trees.kinds[trees.probe[0, width - OF_SET]]
+    trees.probe[0, width - NUMBER] = 0 if kind == TEXT else plain_lane(lane, kind)
+    trees.probe[0, width - CODE] = lane if kind == TEXT else 0
+
+
+@kernel
+def brought_in(forest: Forest, root: Whole, slot: Whole) -> Whole:
+    """Bring a row into the tree or the heaps of its set; the root."""
+    return heaped(forest, root, slot) if is_asked(forest, slot) == EXTREMES else attached(forest, root, slot)
+
+
+@kernel
+def taken_out(forest: Forest, root: Whole, slot: Whole) -> Whole:
+    """Take a row out of the tree or the heaps of its set; the root, NONE where nothing is left."""
+    return unheaped(forest, root, slot) if is_asked(forest, slot) == EXTREMES else detached(forest, slot)
+
+
+@called
+def find_root(roots: Index, lanes: Int64s, conditions: Int64s, probe: Int64s) -> Whole:
+    h = key_hash(probe, 0, conditions)
+    return slot_at(roots, look_up(roots, lanes, conditions, probe, 0, conditions, h))
+
+
+@kernel
+def root_of(trees: Trees) -> Whole:
+    """The root of the set that the probe is of; NONE where it is empty."""
+    return find_root(trees.roots, trees.rows.lanes, trees.rows.conditions, trees.probe)
+
+
+@called
+def name_root(roots: Index, lanes: Int64s, conditions: Int64s, probe: Int64s, was: Whole, root: Whole) -> None:
+    """Let the index find another root of the set that the probe is of."""
+    if was == root:
+        return
+    h = key_hash(probe, 0, conditions)
+    if was < 0:
+        place = look_up(roots, lanes, conditions, probe, 0, conditions, h)
+        enter(roots, place, entry_of(h, root))
+    elif root < 0:
+        drop(roots, place_of(roots, h, was))
+    else:
+        replace(roots, place_of(roots, h, was), entry_of(h, root))
+
+
+@kernel
+def is_prepared_for_value(trees: Trees) -> bool:
+    """Whether there is room for a change of the set that the probe is of, by its value."""
+    rows = trees.rows
+    has_roots = room_for(trees.roots, key_hash(trees.probe, 0, rows.conditions))
+    return is_ready(rows) and has_roots and room_for(rows.by_key, key_hash(trees.probe, 0, rows.keys))
+
+
+@kernel
+def tidy_values(trees: Trees) -> None:
+    """Once before each change: see to gaps of pages, and follow rows that are moved."""
+    rows = trees.rows
+    if rows.state[FILL] == 1:
+        see_to_gaps(rows, 0)
+    for at in range(rows.state[MOVED]):
+        stand_in(trees, np.int64(rows.moved[at, NEW_SLOT]), np.int64(rows.moved[at, OLD_SLOT]))
+    rows.state[MOVED] = 0
+
+
+@kernel
+def change_value(trees: Trees, sign: Whole) -> None:
+    """Let the value of the probe come once more (1) or less (-1)."""
+    rows, probe = trees.rows, trees.probe
+    width, forest = rows.lanes.shape[1], forest_of(trees)
+    h = key_hash(probe, 0, rows.keys)
+    place = look_up(rows.by_key, rows.lanes, rows.keys, probe, 0, rows.keys, h)
+    was = slot_at(rows.by_key, place)
+    if was >= 0 and sign < 0 and times(forest, was) == 1:
+        root = root_of(trees)
+        drop(rows.by_key, place)
+        rows.state[LIVE] -= 1
+        name_root(trees.roots, rows.lanes, rows.conditions, probe, root, taken_out(forest, root, was))
+        free_slot(rows, was)
+        return
+    if was < 0 and sign < 0:
+        return
+    slot = take_slot(rows)
+    for j in range(width):
+        rows.lanes[slot, j] = probe[0, j]
+        rows.valid[slot, j] = True
+    rows.lanes[slot, width - TIMES] = 1 if was < 0 else times(forest, was) + sign
+    if was >= 0:
+        rows.order[slot] = rows.order[was]
+        replace(rows.by_key, place, entry_of(h, slot))
+        stand_in(trees, slot, was)
+        free_slot(rows, was)
+        return
+    rows.order[slot] = rows.state[ARRIVALS]
+    rows.state[ARRIVALS] += 1
+    rows.state[LIVE] += 1
+    enter(rows.by_key, place, entry_of(h, slot))
+    root = root_of(trees)
+    name_root(trees.roots, rows.lanes, rows.conditions, probe, root, brought_in(forest, root, slot))
+
+
+@called
+def value_at(forest: Forest, root: Whole, number: Whole) -> Whole:
+    """The slot of the value at a place, counted from 0, each value as often as it is there."""
+    at: Whole = root
+    while True:
+        left = np.int64(forest.nodes[at, LEFT])
+        before = np.int64(forest.nodes[left, TOTAL]) if left >= 0 else np.int64(0)
+        if number < before:
+            at = left
+        elif number < before + times(forest, at):
+            return at
+        else:
+            number -= before + times(forest, at)
+            at = np.int64(forest.nodes[at, RIGHT])
+
+
+@kernel
+def fill_trees(trees: Trees, slots: Int64s, begin: Whole) -> Whole:
+    """Bring rows into their trees or heaps, from number `begin` on; where it stopped: at the end, or where `roots` has no room."""
+    at = begin
+    while at < len(slots):
+        slot = slots[at]
+        for j in range(trees.rows.lanes.shape[1]):
+            trees.probe[0, j] = trees.rows.lanes[slot, j]
+        if not room_for(trees.roots, key_hash(trees.probe, 0, trees.rows.conditions)):
+            return at
+        root = root_of(trees)
+        made = brought_in(forest_of(trees), root, slot)
+        name_root(trees.roots, trees.rows.lanes, trees.rows.conditions, trees.probe, root, made)
+        at += 1
+    return at

@@ -1,0 +1,262 @@
+"""What comes out of a group, computed from its components (see `windows.aggregate.loops.aggregate`)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hotspare.rows.chunk import Int64s
+from hotspare.rows.compile import Whole, called, kernel
+from hotspare.table.loops.interning import SIZE
+from hotspare.table.loops.multi_index import AFTER
+from hotspare.windows.aggregate.loops.arrivals import Arrivals, arrival_at, first_arrival
+from hotspare.windows.aggregate.loops.components import (
+    FEW_AT,
+    FEW_DOUBLE,
+    INFINITIES,
+    LOW,
+    NANS,
+    NEGATIVE_INFINITIES,
+    Group,
+    GroupProgram,
+)
+from hotspare.windows.aggregate.loops.exact import POWERS, Scratch, likely_rounded, rounded, spread
+from hotspare.windows.aggregate.loops.extremes import greatest_of
+from hotspare.windows.aggregate.loops.few import few_distinct, few_mode, few_percentile
+from hotspare.windows.aggregate.loops.ordered import BEST, NODES, TOTAL, root_of, seek, value_at
+from hotspare.windows.aggregate.loops.values import CODE, EXTREMES, NUMBER, TEXT, Trees, forest_of
+
+HOW, FIRST, SECOND, COUNTED, FIRST_LIMBS, SECOND_LIMBS, BIAS = 0, 1, 2, 3, 4, 5, 6
+"""Columns of `GroupProgram.results`: how it is computed; columns of a row that it reads; words of these sums; the bias of the
+first."""
+RESULT_WIDTH = 7
+AS_IT_IS, NULLS, WHOLE_SUM, MONEY_SUM, NEAREST, MEAN, SPREAD, VARIANCE, DEVIATION, VARIATION, WEIGHTED = (
+    np.int64(how) for how in range(11)
+)
+LEAST_VALUE, GREATEST_VALUE, DISTINCT, MODE, PERCENTILE = (np.int64(how) for how in range(11, 16))
+"""Of set FIRST of the group; a percentile between the values beside it."""
+ARRIVAL, LISTED = np.int64(16), np.int64(17)
+"""Of the rows of the group in order of arrival, column FIRST: of the one SECOND steps behind the first, or the last; of all."""
+LISTS, ENTRIES, LISTED_RESULTS = 0, 1, 2
+"""Entries of `Ordered.counts`; the last one is how many results list all rows."""
+
+
+class Ordered(NamedTuple):
+    """What a window keeps in order. `entries`: codes of values that are listed, `ends`: where each list ends; `counts`: how many
+    there are of both."""
+
+    trees: Trees
+    arrivals: Arrivals
+    entries: Int64s
+    ends: Int64s
+    counts: Int64s
+
+
+TEXT_BYTES_MAX = 1 << 24
+"""Limit on a text of all rows, as on one that an expression makes."""
+MONEY_MAX = np.int64(10**18 - 1)
+
+
+@kernel
+def odd_sum(group: Group, at: Whole) -> np.float64:
+    """The sum of what is no finite number, 0.0 where there is none."""
+    up, down = group.lanes[0, at + INFINITIES], group.lanes[0, at + NEGATIVE_INFINITIES]
+    if group.lanes[0, at + NANS] > 0 or (up > 0 and down > 0):
+        return np.float64(np.nan)
+    return np.float64(np.inf) if up > 0 else np.float64(-np.inf) if down > 0 else np.float64(0.0)
+
+
+@kernel
+def nearest(group: Group, at: Whole, limbs: Whole, bias: Whole) -> np.float64:
+    """A sum. `bias` above 0: it is one of doubles."""
+    if bias > 0:
+        odd = odd_sum(group, at)
+        if odd != 0.0:
+            return odd
+        at = at + LOW
+    likely = likely_rounded(group.lanes, np.int64(0), at, limbs, bias)
+    return likely if likely == likely else rounded(group.lanes, np.int64(0), at, limbs, bias)
+
+
+@kernel
+def mean_of(group: Group, at: Whole, limbs: Whole, bias: Whole, total: np.float64, count: Whole) -> np.float64:
+    """A sum, whose nearest double is `total`, divided: where that is infinite, the sum may be finite."""
+    if bias > 0 and odd_sum(group, at) != 0.0:
+        return total
+    if abs(total) != np.inf or count == 1:
+        return total / np.float64(count)
+    part = rounded(group.lanes, np.int64(0), at + LOW if bias > 0 else at, limbs, bias + 128) / np.float64(count)
+    return np.float64(part * POWERS[1074 + 128])
+
+
+@called
+def spread_of(group: Group, result: Int64s, s: Scratch) -> np.float64:
+    """The sum of squared differences from the mean, VARIANCE, DEVIATION or VARIATION."""
+    how, first, second, count = result[HOW], result[FIRST], result[SECOND], group.lanes[0, result[COUNTED]]
+    bias, row = result[BIAS], np.int64(0)
+    if bias > 0:
+        if odd_sum(group, first) != 0.0 or odd_sum(group, second) != 0.0:
+            return np.float64(np.nan)
+        first, second = first + LOW, second + LOW
+    spread(group.lanes, row, first, result[FIRST_LIMBS], second, result[SECOND_LIMBS], count, s)
+    css = rounded(s.numerator, row, row, np.int64(s.numerator.shape[1] - 1), 2 * bias) / np.float64(count)
+    if how == SPREAD:
+        return css
+    variance = css / np.float64(count - 1)
+    if how == VARIANCE:
+        return variance
+    if how == DEVIATION:
+        return np.float64(np.sqrt(variance))
+    total = nearest(group, result[FIRST], result[FIRST_LIMBS], bias)
+    mean = mean_of(group, result[FIRST], result[FIRST_LIMBS], bias, total, count)
+    return np.float64(100.0) * np.sqrt(variance) / mean if mean != 0.0 else np.float64(np.inf)
+
+
+@kernel
+def fits(group: Group, at: Whole, how: Whole) -> bool:
+    """Whether a sum of whole numbers is one of its type."""
+    value, over = group.lanes[0, at + 1], group.lanes[0, at + 2]
+    if over != value >> 63:
+        return False
+    return how == WHOLE_SUM or -MONEY_MAX <= value <= MONEY_MAX
+
+
+@kernel
+def write_value(group: Group, at: Whole, trees: Trees, number: Whole, slot: Whole) -> None:
+    """The value of a row of set `number`."""
+    width = trees.rows.lanes.shape[1]
+    column = CODE if trees.kinds[number] == TEXT else NUMBER
+    group.lanes[0, at], group.valid[0, at] = trees.rows.lanes[slot, width - column], True
+
+
+@kernel
+def percentile(group: Group, at: Whole, trees: Trees, number: Whole, root: Whole, share: np.float64) -> np.float64:
+    """Between the values at both sides of the place, in proportion. Column `at` is written over."""
+    place = share * np.float64(trees.nodes[root, TOTAL] - 1)
+    low, high = np.int64(np.floor(place)), np.int64(np.ceil(place))
+    found, other = np.float64(0.0), np.float64(0.0)
+    for side in range(2):
+        write_value(group, at, trees, number, value_at(forest_of(trees), root, low if side == 0 else high))
+        value = group.doubles[0, at] if trees.kinds[number] > 0 else np.float64(group.lanes[0, at])
+        if side == 0:
+            found = value
+        else:
+            other = value
+    if found == other or low == high:
+        return found
+    return (np.float64(high) - place) * found + (place - np.float64(low)) * other
+
+
+@kernel
+def write_ordered(group: Group, result: Int64s, share: np.float64, at: Whole, keys: Int64s, trees: Trees) -> None:
+    """A result of a set of the group."""
+    how, number = result[HOW], result[FIRST]
+    seek(trees, group.lanes, np.int64(0), keys, number)
+    root = root_of(trees)
+    if how == DISTINCT:
+        group.lanes[0, at], group.valid[0, at] = (trees.nodes[root, NODES] if root >= 0 else 0), True
+    elif root >= 0 and how == PERCENTILE:
+        group.doubles[0, at] = percentile(group, at, trees, number, root, share)
+    elif root >= 0 and how == MODE:
+        write_value(group, at, trees, number, np.int64(trees.nodes[root, BEST]))
+    elif root >= 0 and trees.asked[number] == EXTREMES:
+        write_value(group, at, trees, number, root if how == LEAST_VALUE else greatest_of(trees.nodes, root))
+    elif root >= 0:
+        last = np.int64(trees.nodes[root, TOTAL] - 1)
+        write_value(group, at, trees, number, value_at(forest_of(trees), root, last if how == GREATEST_VALUE else np.int64(0)))
+
+
+@kernel
+def write_few(group: Group, how: Whole, share: np.float64, at: Whole, begin: Whole, is_double: Whole) -> None:
+    """A result of a set in the row of the group, from column `begin` on."""
+    count = group.lanes[0, begin]
+    if how == DISTINCT:
+        group.lanes[0, at], group.valid[0, at] = few_distinct(group, begin), True
+    elif count > 0 and how == PERCENTILE:
+        group.doubles[0, at], group.valid[0, at] = few_percentile(group, begin, is_double, share), True
+    elif count > 0:
+        column = few_mode(group, begin) if how == MODE else begin + count if how == GREATEST_VALUE else begin + 1
+        group.lanes[0, at], group.valid[0, at] = group.lanes[0, column], True
+
+
+@called
+def write_arrival(group: Group, result: Int64s, at: Whole, keys: Int64s, ordered: Ordered) -> bool:
+    """A result of the rows of the group in order of arrival. False: it is a text of more than TEXT_BYTES_MAX."""
+    rows, links, column = ordered.arrivals.rows, ordered.arrivals.lists.links, result[FIRST]
+    slot = first_arrival(ordered.arrivals, group.lanes, np.int64(0), keys)
+    if result[HOW] == ARRIVAL:
+        slot = arrival_at(ordered.arrivals, slot, result[SECOND])
+        if slot >= 0:
+            group.lanes[0, at], group.valid[0, at] = rows.lanes[slot, column], rows.valid[slot, column]
+        return True
+    begin, size = ordered.counts[ENTRIES], np.int64(0)
+    while slot >= 0:
+        if rows.valid[slot, column]:
+            size += ordered.trees.places[rows.lanes[slot, column], SIZE] + result[SECOND]
+            ordered.entries[ordered.counts[ENTRIES]] = rows.lanes[slot, column]
+            ordered.counts[ENTRIES] += 1
+        slot = np.int64(links[slot, AFTER])
+    if size > TEXT_BYTES_MAX:
+        ordered.counts[ENTRIES] = begin
+        return False
+    if ordered.counts[ENTRIES] > begin:
+        group.lanes[0, at], group.valid[0, at] = ordered.counts[LISTS], True
+        ordered.ends[ordered.counts[LISTS]] = ordered.counts[ENTRIES]
+        ordered.counts[LISTS] += 1
+    return True
+
+
+@kernel
+def has_list_room(ordered: Ordered, rows: Whole) -> bool:
+    """Whether there is room for what so many rows list."""
+    results, counts = ordered.counts[LISTED_RESULTS], ordered.counts
+    lists = counts[LISTS] + results <= len(ordered.ends)
+    return bool(results == 0 or (lists and counts[ENTRIES] + results * rows <= len(ordered.entries)))
+
+
+@kernel
+def write_results(group: Group, program: GroupProgram, ordered: Ordered, s: Scratch) -> None:
+    """Write what comes out. A result is null where nothing is counted for it."""
+    keys, failed = len(program.keys), np.int64(0)
+    total_at: Whole = np.int64(-1)
+    total = np.float64(0.0)
+    for r in range(len(program.results)):
+        result, at = program.results[r], keys + r
+        how, first, counted = result[HOW], result[FIRST], result[COUNTED]
+        group.lanes[0, at], group.valid[0, at] = 0, False
+        least = 2 if how in (VARIANCE, DEVIATION, VARIATION) else 1
+        if how == AS_IT_IS:
+            group.lanes[0, at], group.valid[0, at] = group.lanes[0, first], group.valid[0, first]
+        elif how == NULLS:
+            group.lanes[0, at], group.valid[0, at] = group.lanes[0, first] - group.lanes[0, counted], True
+        elif LEAST_VALUE <= how <= PERCENTILE:
+            few = program.few[first, FEW_AT]
+            if few >= 0 and group.lanes[0, few] >= 0:
+                write_few(group, how, program.shares[r], at, few, program.few[first, FEW_DOUBLE])
+            else:
+                write_ordered(group, result, program.shares[r], at, program.keys, ordered.trees)
+        elif how in (ARRIVAL, LISTED):
+            if not write_arrival(group, result, at, program.keys, ordered) and failed == 0:
+                failed = np.int64(r + 1)
+        elif group.lanes[0, counted] < least:
+            continue
+        elif how in (WHOLE_SUM, MONEY_SUM):
+            if fits(group, first, how):
+                group.lanes[0, at], group.valid[0, at] = group.lanes[0, first + 1], True
+            elif failed == 0:
+                failed = np.int64(r + 1)
+        else:
+            limbs, bias, weights = result[FIRST_LIMBS], result[BIAS], np.float64(1.0)
+            if how in (NEAREST, MEAN, WEIGHTED):
+                if total_at != first:
+                    total_at, total = first, nearest(group, first, limbs, bias)
+                value = total if how != MEAN else mean_of(group, first, limbs, bias, total, group.lanes[0, counted])
+            else:
+                value = spread_of(group, result, s)
+            if how == WEIGHTED:
+                weights = nearest(group, result[SECOND], result[SECOND_LIMBS], bias // 2)
+                value = value / weights if weights != 0.0 else np.float64(0.0)
+            if weights != 0.0 and (how != VARIATION or abs(value) != np.inf):
+                group.doubles[0, at], group.valid[0, at] = value, True
+    group.lanes[0, keys + len(program.results)] = failed

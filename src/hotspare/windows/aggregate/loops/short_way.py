@@ -1,0 +1,79 @@
+"""The short way of an event through an aggregate: its group is there and stays, all that it keeps stands in its row, and the words
+of its sums are enough. Such a row is computed where it will stand, in the next slot, instead of on a row beside it.
+
+What does not fit is found out before anything but that slot, which nobody reads, is written: then the long way of
+`windows.aggregate.loops.aggregate` does the whole change. Both leave the same rows at the same places.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hotspare.rows.compile import Whole, kernel
+from hotspare.table.loops.index import NONE, entry_of, find, key_hash, replace, slot_at
+from hotspare.table.loops.pages import Rows, free_slot, take_slot
+from hotspare.table.loops.slots import FILL, LIVE, OPEN, PAGE_SLOTS
+from hotspare.windows.aggregate.loops.components import FEW_AT, Group, GroupEvents, GroupProgram, change_group
+from hotspare.windows.aggregate.loops.exact import Scratch
+from hotspare.windows.aggregate.loops.few import change_few, stays_few
+from hotspare.windows.aggregate.loops.results import LISTED_RESULTS, Ordered, write_results
+
+
+@kernel
+def is_row_all(program: GroupProgram, ordered: Ordered) -> bool:
+    """Whether nothing of a group has to stand beside its row, and no texts are compared, which the long way alone does."""
+    every = len(ordered.arrivals.columns) == 0 and ordered.counts[LISTED_RESULTS] == 0 and len(program.texts) == 0
+    for number in range(len(program.sets)):
+        every &= program.few[number, FEW_AT] >= 0
+    return bool(every)
+
+
+@kernel
+def copy_row(rows: Rows, slot: Whole, to: Whole) -> None:
+    """Write a row to another slot."""
+    source, target = np.uint64(slot), np.uint64(to)
+    for j in range(np.uint64(rows.lanes.shape[1])):
+        rows.lanes[target, j] = rows.lanes[source, j]
+    for j in range(np.uint64(rows.valid.shape[1])):
+        rows.valid[target, j] = rows.valid[source, j]
+
+
+@kernel
+def short_change(
+    narrow: Rows,
+    wide: Rows,
+    program: GroupProgram,
+    ordered: Ordered,
+    events: GroupEvents,
+    new: Whole,
+    old: Whole,
+    number: Whole,
+    s: Scratch,
+) -> tuple[Whole, Whole]:
+    """Change a group; the slots of its row before and after, or NONE where it takes the long way."""
+    state, row = narrow.state, new if new >= 0 else old
+    if state[OPEN] < 0 or state[FILL] == 1 or state[FILL] == state[PAGE_SLOTS] or wide.state[LIVE] > 0:
+        return NONE, NONE
+    h = key_hash(events.lanes, row, program.keys)
+    place = find(narrow.by_key, narrow.lanes, narrow.keys, events.lanes, row, program.keys, h)
+    was = slot_at(narrow.by_key, place)
+    if was < 0:
+        return NONE, NONE
+    to = state[OPEN] * state[PAGE_SLOTS] + state[FILL]
+    copy_row(narrow, was, to)
+    lanes = narrow.lanes[to : to + 1]
+    group = Group(lanes, lanes.view(np.float64), narrow.valid[to : to + 1])
+    for each in range(len(program.sets)):
+        if not stays_few(group, program, np.int64(each), events, new, old):
+            return NONE, NONE
+    if not change_group(group, program, events, new, old, number):
+        return NONE, NONE
+    if group.lanes[0, len(program.keys) + len(program.results) + 1] == 0:
+        return NONE, NONE
+    change_few(group, program, events, new, old)
+    write_results(group, program, ordered, s)
+    slot = take_slot(narrow)
+    narrow.order[slot] = narrow.order[was]
+    replace(narrow.by_key, place, entry_of(h, slot))
+    free_slot(narrow, was)
+    return was, slot

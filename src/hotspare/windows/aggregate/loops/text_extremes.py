@@ -1,0 +1,26 @@
+"""The least and the greatest text of a group, where nothing is taken away: a code of it, compared by what it stands for."""
+
+from __future__ import annotations
+
+from hotspare.rows.compile import Whole, called
+from hotspare.windows.aggregate.loops.components import AT, KIND, LEAST_TEXT, A, Group, GroupEvents, GroupProgram
+from hotspare.windows.aggregate.loops.values import Trees, forest_of, text_precedes
+
+
+@called
+def keep_texts(group: Group, program: GroupProgram, trees: Trees, events: GroupEvents, new: Whole) -> None:
+    """Let them follow a row that came, or none where `new` is NONE. Of `trees` the texts alone are looked at."""
+    if new < 0:
+        return
+    forest = forest_of(trees)
+    for i in range(len(program.texts)):
+        part = program.components[program.texts[i]]
+        at, column = part[AT], part[A]
+        if not events.valid[new, column]:
+            continue
+        code, kept = events.lanes[new, column], group.lanes[0, at]
+        if group.valid[0, at]:
+            a, b = (code, kept) if part[KIND] == LEAST_TEXT else (kept, code)
+            if not text_precedes(forest, a, b):
+                continue
+        group.lanes[0, at], group.valid[0, at] = code, True

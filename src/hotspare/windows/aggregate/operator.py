@@ -1,0 +1,201 @@
+"""Aggregate window (SPEC A28): one row for each group of rows that agree in the key fields of the window.
+
+    events ─► given: input rows ─► arguments ─► groups, event by event ─► results ─► fields ─► out
+
+Each event makes an output: the first of a group an insert, later ones an update block with the values emitted before, and the
+last one a delete, when the group is empty. An update that moves a row to another group changes the one that it leaves first. An
+output carries the flags of its event.
+
+With `emit: new` each insert or update that comes to a group makes an insert of what the group is then. Events of retention and
+deletes make none, nor does the group that an updated row leaves. Where the evicted row comes directly before the row that evicted
+it, and both are of one group, they change the group together: no output counts the one without the other.
+
+An index of input rows is only kept where events could not be understood without: where they come as they were published, or an
+insert may bring a key that is there. Sums are exact, so what is left when rows went is what the other rows alone give, to the
+bit.
+
+A sum that does not fit its type, or an expression that fails, takes the row of the group away until it can be computed again; each
+event that finds it so is a bad event. So are rows whose key is null: they belong to no group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from hotspare.expressions.aggregates import Aggregate, compile_aggregation
+from hotspare.expressions.compiled import CompiledExpression
+from hotspare.expressions.tree import TypedField, ValueType
+from hotspare.model.events import Opcode
+from hotspare.model.project import Emit, Eviction
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import Field, FieldType, Schema
+from hotspare.rows.changelog import INSERTS, RELATION, Keys, Opcodes
+from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline, all_true, by_retention
+from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.table.identifiers import identifiers, seed_of
+from hotspare.table.pages import Counters, Page
+from hotspare.table.strings import StringTable
+from hotspare.windows.aggregate.declaration import AggregateWindow
+from hotspare.windows.aggregate.groups import CHANGES, Groups
+from hotspare.windows.aggregate.loops.aggregate import EVICTED
+from hotspare.windows.aggregate.program import Keeps, Planner
+from hotspare.windows.aggregate.row_work import RowWork
+from hotspare.windows.shared.contract import SHARD_BITS, Applied, BadReason, Input, Operator
+from hotspare.windows.shared.expressions import Assignments, prelude_for
+from hotspare.windows.shared.keyed import bad_events, relation_of, resolved_events
+from hotspare.windows.shared.new_rows import inserts_of
+from hotspare.windows.shared.rowwise import GIVEN, passed_rows
+from hotspare.windows.shared.stateless import Projection, deletes
+
+_ROW_NUMBER = "hs:row"
+"""The field that is the key of a row where rows never go: they are numbered."""
+
+
+class _Events(NamedTuple):
+    """Events with a group and arguments; for each the row of the chunk that it comes of."""
+
+    chunk: Chunk
+    row: Int64s
+
+
+class AggregateOperator(Operator):
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+        super().__init__(window, inputs)
+        (given,) = self.inputs
+        self._entry = entry = given.schema
+        declared = cast(AggregateWindow, window.window)
+        expressions = iter(declared.outputs)
+        computed = [(f, None if f.is_key else next(expressions)) for f in self.schema.fields]
+        groups = [f for f in self.schema.fields if f.is_key]
+        aggregation = compile_aggregation(
+            str(window.id), entry, computed, groups, prelude_for(window.id, declared.initialization, declared.outputs)
+        )
+        keeps = Keeps.ALL if given.changelog.opcodes is Opcodes.INSERTS else Keeps.SOME
+        identity = [Field(_ROW_NUMBER, FieldType.INT64)] if keeps is Keeps.ALL else [entry.fields[i] for i in entry.key_indexes]
+        planner = Planner(len(groups), len(identity), aggregation.calls, keeps)
+        self._groups = Groups(groups, identity, aggregation.calls, planner)
+        self._numbers_rows = bool(planner.listed) and keeps is Keeps.ALL
+        self._resolves = given.changelog.opcodes is Opcodes.PUBLISHED or (
+            given.changelog.opcodes is Opcodes.RESOLVED and given.changelog.keys is Keys.ANY
+        )
+        self.needs_rows = given.changelog.opcodes is Opcodes.RESOLVED and not self._resolves
+        self._given_changelog = given.changelog
+        passed = [*groups, *(identity if planner.listed and not self._numbers_rows else ())]
+        of_fields = [CompiledExpression(f.name, "", TypedField(f.name, ValueType.of(f.type)), (f.name,), f.name) for f in passed]
+        of_fields[len(groups) : len(groups)] = planner.arguments
+        self._events = _events_schema(groups, of_fields[len(groups) :])
+        self._arguments = RowWork(entry, self._events, Projection(Assignments(tuple(of_fields)), entry))
+        made = aggregation.made
+        self._outputs = RowWork(made, self.schema, Projection(Assignments(aggregation.outputs), made))
+        self._keys = len(groups)
+        self._double_keys = tuple(i for i, f in enumerate(groups) if f.type is FieldType.DOUBLE)
+        calls = enumerate(aggregation.calls)
+        self._identifiers = [len(groups) + i for i, call in calls if call.aggregate is Aggregate.IDENTIFIER]
+        self._unfit = tuple(f"{call.aggregate.value} does not fit {call.type.value}" for call in aggregation.calls)
+        self._seed = seed_of(str(self.id))
+        self._emits_new = declared.emission.emit is Emit.NEW
+        self.leaving = INSERTS if self._emits_new else self._outputs.work.leaving(RELATION)
+        self.pairs_evictions = given.changelog.evictions is Eviction.BEFORE
+
+    def open(self) -> Page:
+        page = Page()
+        self._groups.open(page)
+        if self._resolves:
+            page.parts[GIVEN] = relation_of(self._entry, given=self._given_changelog)
+        return page
+
+    def divide(self, page: Page, shard: int) -> None:
+        cast(Counters, page.parts[CHANGES]).values[0] = shard << SHARD_BITS
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        (given,) = inputs
+        if not len(given):
+            return Applied(Chunk.empty(len(self.schema)))
+        bad = NO_BAD_EVENTS
+        if self._resolves:
+            given, bad = resolved_events(page.parts[GIVEN], given, timeline, self._entry, strings)
+        events, refused = self._with_arguments(given, strings)
+        bad += refused
+        chunk = self._numbered(page, events.chunk) if self._numbers_rows else events.chunk
+        if self.pairs_evictions:
+            chunk = _paired(chunk, events.row)
+        made, source, failed = self._groups.take(page, chunk, timeline, strings)
+        chunk, passes, wrong = self._computed(made, strings)
+        told = self._refused(failed, passes, wrong, made)
+        if len(told):
+            bad += bad_events(told, _caused(given, events.row[source], made), self._entry, strings)
+        if self._emits_new:
+            comes = ~deletes(chunk.opcode) & ~deletes(events.chunk.opcode)[source]
+            return Applied(inserts_of(chunk, passes & comes & ~by_retention(chunk)), bad.by_rank())
+        return Applied(passed_rows(chunk, passes), bad.by_rank())
+
+    def standing(self, page: Page, strings: StringTable) -> Chunk:
+        chunk, passes, _ = self._computed(self._groups.standing(page), strings)
+        return passed_rows(chunk, passes)
+
+    def _computed(self, made: Chunk, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
+        """Rows of the window's schema of keys and results, as `RowWork.evaluated`."""
+        for column in self._identifiers:
+            made.lanes[:, column] = identifiers(self._seed, made.lanes[:, column], strings)
+        return self._outputs.evaluated(made, strings)
+
+    def _with_arguments(self, given: Chunk, strings: StringTable) -> tuple[_Events, BadEvents]:
+        """Rows that belong to a group; the others are bad events."""
+        chunk, passes, refused = self._arguments.evaluated(given, strings)
+        keyless = ~chunk.valid[:, : self._keys].all(axis=1)
+        bad = bad_events(refused, given, self._entry, strings) if len(refused) else NO_BAD_EVENTS
+        if keyless.any():
+            rows = np.flatnonzero(keyless & passes & ~deletes(given.opcode))
+            causes = [(BadReason.NULL_KEY, BadReason.NULL_KEY.sentence)]
+            bad += bad_events(Refusals.of(rows, np.zeros(len(rows), np.int64), causes), given, self._entry, strings)
+            passes = passes & ~keyless
+        events = passed_rows(chunk, passes).with_plain_doubles(self._double_keys)
+        return _Events(events, np.flatnonzero(passes)), bad
+
+    def _numbered(self, page: Page, events: Chunk) -> Chunk:
+        """Inserts, each of which changes a group, with the number of that change as the key of their row."""
+        count, first = len(events), int(cast(Counters, page.parts[CHANGES]).values[0])
+        lanes = np.column_stack((events.lanes, np.arange(first, first + count)))
+        valid = np.column_stack((events.valid, all_true(count)))
+        return Chunk(events.rank, events.opcode, events.flags, lanes, valid)
+
+    def _refused(self, failed: Int64s, passes: Bools, wrong: Refusals, made: Chunk) -> Refusals:
+        """Rows that cannot be computed, once each; they do not pass."""
+        if not failed.any():
+            return wrong
+        unfit = failed > 0
+        passes &= ~unfit
+        rows = np.flatnonzero(unfit & ~deletes(made.opcode))
+        causes = [(BadReason.NUMBER_RANGE, message) for message in self._unfit]
+        sums = Refusals.of(rows, failed[rows] - 1, causes)
+        others = np.flatnonzero(~unfit[wrong.rows])
+        at = others.astype(np.int64)
+        return sums.with_others(Refusals(wrong.rows[at], wrong.reason.take(at), wrong.message.take(at)))
+
+
+def _paired(events: Chunk, row: Int64s) -> Chunk:
+    """Marks the deletes of rows that the next event evicted; `row`: the place of each event in what the input gave."""
+    evicted = (events.opcode == Opcode.DELETE) & by_retention(events)
+    evicted[1:] &= events.opcode[:-1] != Opcode.UPDATE_BLOCK
+    at = np.flatnonzero(evicted[:-1])
+    comes = ~deletes(events.opcode[at + 1]) & ~by_retention(events)[at + 1]
+    at = at[comes & (row[at + 1] == row[at] + 1) & (events.rank[at + 1] == events.rank[at])]
+    if not len(at):
+        return events
+    opcode = events.opcode.copy()
+    opcode[at] = EVICTED
+    return Chunk(events.rank, opcode, events.flags, events.lanes, events.valid, events.is_whole)
+
+
+def _events_schema(groups: Sequence[Field], arguments: Sequence[CompiledExpression]) -> Schema:
+    fields = [Field(f"hs:argument-{i}", FieldType(each.tree.type.value)) for i, each in enumerate(arguments)]
+    return Schema((*groups, *fields))
+
+
+def _caused(given: Chunk, rows: Int64s, made: Chunk) -> Chunk:
+    """The events of a chunk that caused rows, one for each."""
+    of = given.taken(rows)
+    return Chunk(made.rank, of.opcode, of.flags, of.lanes, of.valid)

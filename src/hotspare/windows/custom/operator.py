@@ -1,0 +1,105 @@
+"""Custom window (SPEC A36, A38): a Lua or Python window whose code has names of its own for fields, settings, and heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hotspare.base.errors import Mistake, ProjectError
+from hotspare.model.code import Arguments, Language
+from hotspare.model.project import NOWHERE
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import FieldType, Schema
+from hotspare.rows.batch import ARROW_TYPE
+from hotspare.scripting.contract import CodeFailure, MadeEvents, Program, ProgramText
+from hotspare.scripting.programs import compile_program
+from hotspare.windows.custom.declaration import HEARTBEAT, CustomWindow
+from hotspare.windows.shared.code_operator import CodeEvents, CodeWindowOperator
+from hotspare.windows.shared.contract import Clock, Input
+
+CONFIG = "_espconfig_"
+"""The variable in which the code says how it wants to be called, and what it needs."""
+
+
+class CustomOperator(CodeWindowOperator):
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+        self._window = cast(CustomWindow, window.window)
+        super().__init__(window, inputs)
+        config = _config(str(self.id), self._program)
+        refused = list(_refused(self._window, config, self._given[0].shown.schema, self.schema))
+        if refused:
+            raise ProjectError(str(self.id), [Mistake(self._window.script.code.place, *each) for each in refused])
+        if _is_on(config, "expand_parms"):
+            script = replace(self._window.script, arguments=Arguments.FIELDS)
+            self._program = compile_program(replace(self._text(window), script=script))
+        if self._program.defines(HEARTBEAT):
+            self._heartbeat, self.clock = HEARTBEAT, Clock.TICKS
+
+    def _text(self, window: ResolvedWindow) -> ProgramText:
+        return replace(super()._text(window), settings=dict(self._window.settings))
+
+    def _what_is_shown(self, source: Input) -> CodeEvents:
+        if not self._window.inputs:
+            return super()._what_is_shown(source)
+        given = source.schema
+        fields = [(replace(given.fields[given.index[field]], name=name), given.index[field]) for name, field in self._window.inputs]
+        return CodeEvents(self.id, source.name, Schema(tuple(each for each, _ in fields)), [place for _, place in fields])
+
+    def _what_is_made(self) -> Schema:
+        return Schema(tuple(replace(self.schema.fields[place], name=name) for name, place in self._sources()))
+
+    def _columns_of(self, made: MadeEvents) -> Sequence[pa.Array]:
+        """Of each field the first of its sources that is there."""
+        found: dict[int, pa.Array] = {}
+        for (_, place), column in zip(self._sources(), made.columns, strict=True):
+            found[place] = pc.coalesce(found[place], column) if place in found else column
+        return [found.get(place, pa.nulls(len(made.row), ARROW_TYPE[field.type])) for place, field in enumerate(self.schema.fields)]
+
+    def _sources(self) -> list[tuple[str, int]]:
+        """Names in the events that the code makes, with the places of their fields: those that the project maps, and then fields by
+        their own names, but for names that are mapped to something."""
+        index, mapped = self.schema.index, dict(self._window.outputs)
+        own = [(name, place) for name, place in index.items() if name not in mapped]
+        return [(name, index[field]) for name, field in mapped.items()] + own
+
+
+def _config(label: str, program: Program) -> Mapping[str, Any]:
+    """What the code says of itself; nothing where it says nothing, or what is no table."""
+    try:
+        found = program.open().variable(CONFIG)
+    except CodeFailure as failure:
+        message = f"the variable {CONFIG} of {label} cannot be read: {failure.text}"
+        raise ProjectError(label, [Mistake(NOWHERE, message, "write a table of plain values")]) from failure
+    return found if isinstance(found, dict) else {}
+
+
+def _refused(window: CustomWindow, config: Mapping[str, Any], given: Schema, made: Schema) -> Iterator[tuple[str, str]]:
+    """What the code asks for that cannot be, or that the project does not give it: message and hint."""
+    if _is_on(config, "process_blocks"):
+        message = f"the code of window {window.name} wants blocks of events, and how events come in blocks is no part of the input"
+        yield message, "let it take one event after the other"
+    if _is_on(config, "expand_parms") and window.script.language is not Language.PYTHON:
+        message = (
+            f"the code of window {window.name} wants fields by their names, which {window.script.language.value} does not know"
+        )
+        yield message, "let its function take the event, and read the fields from it"
+    if _is_on(config, "encode_binary") and any(each.type is FieldType.BLOB for each in (*given.fields, *made.fields)):
+        yield f"the code of window {window.name} wants blobs in base64, and sees their bytes here", "leave encode_binary out"
+    variables = _table(config, "inputVariables").get("fields")
+    for each in variables if isinstance(variables, list) else ():
+        name = each.get("name") if isinstance(each, dict) else None
+        if isinstance(name, str) and each.get("optional") is False and name not in given.index:
+            yield f"window {window.name} maps no field to {name}, which its code needs", "name the field under inputs (<input-map>)"
+
+
+def _is_on(config: Mapping[str, Any], setting: str) -> bool:
+    return bool(_table(config, "settings").get(setting))
+
+
+def _table(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = config.get(name)
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,34 @@
+"""How event time advances while no event comes (`idle` of source windows), for pattern windows and for retention by a field.
+
+Event time is the newest time of all events of a window. Once the newest of them was appended `idle` ago, event time advances at
+heartbeats, as fast as append time; the next event sets it again. Append time and heartbeats are input, so every engine agrees.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hotspare.rows.chunk import Int64s, Timeline
+from hotspare.table.loops.slots import UNSET
+from hotspare.windows.shared.contract import Clock
+
+
+def event_clock(idle_us: int) -> Clock:
+    """Returns what a window by event time needs of time; `idle_us` as in `ResolvedWindow`."""
+    return Clock.EVENT_TIME_AND_TICKS if idle_us else Clock.EVENT_TIME
+
+
+def idle_beats(came_us: Int64s, rank: Int64s, timeline: Timeline, idle_us: int) -> Int64s:
+    """Returns int64[., 2], the rank of each heartbeat of `timeline` at which event time has advanced, and by how many microseconds.
+
+    `rank` int64[n] are the rows at which events come, rising. `came_us`, one entry, is when the newest event before them was
+    appended, UNSET if there was none; it is overwritten with what holds after them.
+    """
+    beats = timeline.heartbeat_rank
+    known_us = np.append(came_us, timeline.time_us[rank])
+    came_us[0] = known_us[-1]
+    before_us = known_us[np.searchsorted(rank, beats, side="right")]
+    has_come = before_us != UNSET
+    over_us = timeline.time_us[beats] - np.where(has_come, before_us, timeline.time_us[beats]) - idle_us
+    is_over = over_us > 0
+    return np.column_stack((beats[is_over], over_us[is_over]))

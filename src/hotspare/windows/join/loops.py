@@ -1,0 +1,277 @@
+"""Loops of a join: who meets whom, event by event (see `windows.join.operator`).
+
+An output names rows, not values: where they stand among the rows of their side. What one event causes may be more than there is
+room for; `counts` tells where to go on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hotspare.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.rows.compile import Whole, kernel
+from hotspare.table.loops.columns import BLOCK
+from hotspare.table.loops.index import NONE, found_together
+from hotspare.table.loops.multi_index import AFTER, Lists, first_in_order, first_of, follow
+from hotspare.table.loops.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, UPSERT, whole_flags
+
+RANK, OPCODE, FLAGS, SIDE, OWN, OTHER, EVENT = 0, 1, 2, 3, 4, 5, 6
+"""Columns of what is made: SIDE 0 is left. OWN, OTHER: where the rows of that side and of the other one stand, NONE where there is
+none. EVENT: number of the event of that side that caused it."""
+MADE_WIDTH = 7
+
+MADE, ROOM, AT, WALK, CURSOR = 0, 1, 2, 3, 4
+"""Entries of `counts`: outputs made, and how many may be; events taken; the walk that is under way, and where it is."""
+COUNTS_WIDTH = 5
+
+KEEPS_OWN, KEEPS_OTHER, IS_KEY, STORES, ONCE, SILENT = 0, 1, 2, 3, 4, 5
+"""Of each side: whether its rows come out alone, and those of the other one; whether it identifies joined rows by itself; whether
+it is stored; whether it is joined once, for an index behind; whether nothing comes of its events."""
+RULES_WIDTH = 6
+
+NO_WALK, OLD, BOTH, NEW = (np.int64(walk) for walk in (0, 1, 2, 3))
+"""Walks over the rows of the other side that an event meets: with its old values, with old and new ones, with the new ones."""
+LEFT, RIGHT = np.int64(0), np.int64(1)
+DONE, NEEDS_ROOM, IS_FULL = (np.int64(state) for state in (0, 1, 2))
+
+
+class Events(NamedTuple):
+    """Resolved events of one side; the two of an update block are neighbours. `row`: where their rows stand in `lanes` and `valid`,
+    which are those of the pages where the side is stored. `conditions`: places of the fields that are compared."""
+
+    rank: Int64s
+    opcode: UInt8s
+    flags: UInt8s
+    row: Int64s
+    lanes: Int64s
+    valid: Bools
+    conditions: Int64s
+
+
+class Meeting(NamedTuple):
+    """`made` int64[., 7] has two rows more than there may be outputs."""
+
+    made: Int64s
+    counts: Int64s
+
+
+@kernel
+def put(out: Meeting, events: Events, i: Whole, opcode: Whole, side: Whole, own: Whole, other: Whole) -> None:
+    at = out.counts[MADE]
+    out.made[at, RANK] = events.rank[i]
+    out.made[at, OPCODE] = opcode
+    out.made[at, FLAGS] = whole_flags(events.flags[i])
+    out.made[at, SIDE] = side
+    out.made[at, OWN] = own
+    out.made[at, OTHER] = other
+    out.made[at, EVENT] = i
+    out.counts[MADE] = at + 1
+
+
+@kernel
+def put_met(
+    out: Meeting, events: Events, i: Whole, side: Whole, walk: Whole, new: Whole, old: Whole, other: Whole, kept: Whole
+) -> None:
+    """What comes of an event and a row that it meets. `kept` 1: that row is there alone where it meets none."""
+    if walk == BOTH:
+        put(out, events, i, UPDATE_BLOCK, side, new, other)
+        put(out, events, i, DELETE, side, old, other)
+    elif walk == OLD:
+        if kept == 1:
+            put(out, events, i, UPDATE_BLOCK, side, NONE, other)
+        put(out, events, i, DELETE, side, old, other)
+    elif kept == 1:
+        put(out, events, i, UPDATE_BLOCK, side, new, other)
+        put(out, events, i, DELETE, side, NONE, other)
+    else:
+        put(out, events, i, INSERT, side, new, other)
+
+
+@kernel
+def put_alone(out: Meeting, events: Events, i: Whole, side: Whole, walk: Whole, new: Whole, old: Whole) -> None:
+    """What comes of an event that meets no row, where its own rows are there alone."""
+    if walk == BOTH:
+        put(out, events, i, UPDATE_BLOCK, side, new, NONE)
+        put(out, events, i, DELETE, side, old, NONE)
+    elif walk == OLD:
+        put(out, events, i, DELETE, side, old, NONE)
+    else:
+        put(out, events, i, INSERT, side, new, NONE)
+
+
+@kernel
+def new_of(events: Events, i: Whole) -> Whole:
+    """Where the row stands that an event brings; NONE where it brings none."""
+    return NONE if events.opcode[i] == DELETE else events.row[i]
+
+
+@kernel
+def old_of(events: Events, i: Whole) -> Whole:
+    """Where the row stands that an event takes away; NONE where it takes none."""
+    if events.opcode[i] == UPDATE_BLOCK:
+        return np.int64(events.row[i + 1])
+    return events.row[i] if events.opcode[i] == DELETE else NONE
+
+
+@kernel
+def meet_one(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> None:
+    """An event of the side that identifies joined rows: each of its rows is in one of them at most."""
+    opcode, new, old = events.opcode[i], new_of(events, i), old_of(events, i)
+    new_other: Whole = NONE
+    old_other: Whole = NONE
+    if new >= 0:
+        new_other = first_of(other, events.lanes, events.valid, new, events.conditions)
+    comes = new >= 0 and (new_other >= 0 or rule[KEEPS_OWN] == 1)
+    if rule[ONCE] == 1:
+        if comes:
+            put(out, events, i, INSERT if opcode == INSERT else UPSERT, side, new, new_other)
+        elif old >= 0:
+            put(out, events, i, SAFE_DELETE, side, old, NONE)
+        return
+    if old >= 0:
+        old_other = first_of(other, events.lanes, events.valid, old, events.conditions)
+    goes = old >= 0 and (old_other >= 0 or rule[KEEPS_OWN] == 1)
+    if comes:
+        put(out, events, i, UPDATE_BLOCK if goes else INSERT, side, new, new_other)
+    if goes:
+        put(out, events, i, DELETE, side, old, old_other)
+
+
+@kernel
+def meet_all(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> bool:
+    """An event that may meet any number of rows. False: there is no room for all that comes of it."""
+    opcode, new, old = events.opcode[i], new_of(events, i), old_of(events, i)
+    walk = np.int64(out.counts[WALK])
+    cursor: Whole = np.int64(out.counts[CURSOR])
+    if walk == NO_WALK:
+        if opcode == UPDATE_BLOCK:
+            walk = BOTH if found_together(events.lanes, events.valid, new, old, events.conditions) else OLD
+        else:
+            walk = OLD if opcode == DELETE else NEW
+        cursor = first_in_order(other, events.lanes, events.valid, old if walk == OLD else new, events.conditions)
+        if cursor < 0 and rule[KEEPS_OWN] == 1:
+            put_alone(out, events, i, side, walk, new, old)
+    while True:
+        while cursor >= 0:
+            if out.counts[MADE] >= out.counts[ROOM]:
+                out.counts[WALK], out.counts[CURSOR] = walk, cursor
+                return False
+            put_met(out, events, i, side, walk, new, old, cursor, rule[KEEPS_OTHER])
+            cursor = np.int64(other.links[cursor, AFTER])
+        if walk != OLD or opcode != UPDATE_BLOCK:
+            break
+        walk = NEW
+        cursor = first_in_order(other, events.lanes, events.valid, new, events.conditions)
+        if cursor < 0 and rule[KEEPS_OWN] == 1:
+            put_alone(out, events, i, side, walk, new, old)
+    out.counts[WALK] = NO_WALK
+    return True
+
+
+@kernel
+def meet(own: Lists, other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> Whole:
+    """DONE, or why not yet."""
+    if rule[STORES] == 1 and out.counts[WALK] == NO_WALK and not follow(own, events.opcode, events.row, i):
+        return NEEDS_ROOM
+    if rule[SILENT] == 1:
+        return DONE
+    if rule[IS_KEY] == 0:
+        return DONE if meet_all(other, out, rule, events, i, side) else IS_FULL
+    meet_one(other, out, rule, events, i, side)
+    return DONE
+
+
+@kernel
+def join(left: Lists, right: Lists, out: Meeting, rules: Int64s, lefts: Events, rights: Events, side: Int64s, row: Int64s) -> Whole:
+    """Take events in order: number `row[k]` of the left or right ones, as `side[k]` says.
+
+    DONE: as many as there was room for outputs; NEEDS_ROOM: an index has no room for the next event.
+    """
+    at = out.counts[AT]
+    state: Whole = DONE
+    while at < len(row) and out.counts[MADE] < out.counts[ROOM]:
+        i = row[at]
+        if side[at] == LEFT:
+            opcode = lefts.opcode[i]
+            state = meet(left, right, out, rules[0], lefts, i, LEFT)
+        else:
+            opcode = rights.opcode[i]
+            state = meet(right, left, out, rules[1], rights, i, RIGHT)
+        if state != DONE:
+            break
+        at += 2 if opcode == UPDATE_BLOCK else 1
+    out.counts[AT] = at
+    return NEEDS_ROOM if state == NEEDS_ROOM else DONE
+
+
+@kernel
+def gather_met(
+    made: Int64s, lefts: Events, rights: Events, columns: Int64s, otherwise: Int64s, lanes: Int64s, valid: Bools
+) -> None:
+    """Fields of what was made: `columns[j]` counts the left fields and then the right ones, below 0 is none; `otherwise[j]` where
+    there is no row of its side, if it is not below 0."""
+    width = lefts.lanes.shape[1]
+    for m in range(len(made)):
+        left = made[m, OWN] if made[m, SIDE] == LEFT else made[m, OTHER]
+        right = made[m, OTHER] if made[m, SIDE] == LEFT else made[m, OWN]
+        for j in range(len(columns)):
+            column = columns[j]
+            if otherwise[j] >= 0 and (left if column < width else right) < 0:
+                column = otherwise[j]
+            lanes[m, j] = 0
+            valid[m, j] = False
+            if column < 0:
+                continue
+            if column < width:
+                if left >= 0:
+                    lanes[m, j] = lefts.lanes[left, column]
+                    valid[m, j] = lefts.valid[left, column]
+            elif right >= 0:
+                lanes[m, j] = rights.lanes[right, column - width]
+                valid[m, j] = rights.valid[right, column - width]
+
+
+@kernel
+def meet_at_once(other: Lists, facts: Events, keeps_own: Whole, event: Int64s, met: Int64s) -> Whole:
+    """Facts that are inserts and stay in no index: of each that comes out its number and the row that it meets, or NONE. How many
+    these are."""
+    count = np.int64(0)
+    for i in range(len(facts.rank)):
+        at = np.uint64(count)
+        slot = first_of(other, facts.lanes, facts.valid, np.int64(i), facts.conditions)
+        event[at], met[at] = i, slot
+        if slot >= 0 or keeps_own == 1:
+            count += 1
+    return count
+
+
+@kernel
+def gather_column(rows: Int64s, lanes: Int64s, valid: Bools, column: Whole, out_lanes: Int64s, out_valid: Bools, to: Whole) -> None:
+    """A column of rows, null where there is none, as column `to`."""
+    source, target = np.uint64(column), np.uint64(to)
+    for m in range(len(rows)):
+        here = rows[m] >= 0
+        row = np.uint64(rows[m]) if here else np.uint64(0)
+        out_lanes[m, target] = lanes[row, source] if here else 0
+        out_valid[m, target] = valid[row, source] if here else False
+
+
+@kernel
+def gather_at_once(
+    event: Int64s, met: Int64s, facts: Events, others: Lists, columns: Int64s, begin: Whole, lanes: Int64s, valid: Bools
+) -> None:
+    """Fields of facts and of the rows that they meet: `columns` as in `gather_met`; the fields of facts begin at `begin` there."""
+    width, other_begin = facts.lanes.shape[1], np.int64(0) if begin > 0 else facts.lanes.shape[1]
+    for first in range(0, len(event), BLOCK):
+        some, them = event[first : first + BLOCK], met[first : first + BLOCK]
+        to, mask = lanes[first : first + BLOCK], valid[first : first + BLOCK]
+        for j in range(len(columns)):
+            column = columns[j]
+            if column < 0:
+                to[:, j], mask[:, j] = 0, False
+            elif begin <= column < begin + width:
+                gather_column(some, facts.lanes, facts.valid, column - begin, to, mask, j)
+            else:
+                gather_column(them, others.lanes, others.valid, column - other_begin, to, mask, j)

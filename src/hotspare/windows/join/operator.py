@@ -1,0 +1,354 @@
+"""Join window (SPEC A27): the rows of a left and a right input that agree in the fields of the conditions.
+
+    left events ──► rows of the left ───┐                          ┌─► lists of the left
+                                        ├── in order, one by one ──┤                        ──► who meets whom ──► fields ──► out
+    right events ─► rows of the right ──┘                          └─► lists of the right
+
+Always regenerated, what comes out folds to the join of both sides' rows after every event: an event comes with all rows of the
+other side that it meets, in order of their arrival, and with its flags. Where the joined rows stay, an update is an update block
+for each of them. Where rows of a side come out alone, with nulls for the other one, the first that they meet updates them.
+
+Joined once (no-regenerates, or a side that streams), the facts are not kept: a fact is joined with the dimension as it is when the
+fact comes or changes, and what was put out for it stays in an index, which a later change or delete asks. With index pi_EMPTY facts
+have to be inserts.
+
+Fields of conditions that are equal have equal bits, as keys have: -0.0 is 0.0, also where it comes out, and NaN is NaN.
+
+A joined row whose expressions fail does not come out; each time that it would, a bad event says so, with the event that caused it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.base.errors import Mistake, ProjectError
+from hotspare.model.events import Opcode
+from hotspare.model.project import Dialect, Expression, IndexType
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import FieldType, Schema
+from hotspare.rows.changelog import DISTINCT, RELATION, Changelog, Opcodes
+from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline
+from hotspare.rows.ordering import in_order
+from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.table.absent import WhenRead
+from hotspare.table.lanes import CODED, coded_columns, to_arrow
+from hotspare.table.loops import relation as relation_kernels
+from hotspare.table.loops.multi_index import Lists
+from hotspare.table.multi_index import MultiIndex
+from hotspare.table.pages import Page, Pending
+from hotspare.table.relation import Relation, Resolution, Shape
+from hotspare.table.strings import StringTable
+from hotspare.table.text_pieces import text_pieces
+from hotspare.windows.join import loops as k
+from hotspare.windows.join.declaration import Identity, JoinWindow, identity, key_sources, outputs_of, sides, visible
+from hotspare.windows.join.outputs import LEFT, RIGHT
+from hotspare.windows.shared.contract import Applied, Input, Operator
+from hotspare.windows.shared.expressions import compile_assignments
+from hotspare.windows.shared.keyed import bad_events, keeps_index, refusals, relation_of
+from hotspare.windows.shared.rowwise import evaluate_pieces, forgetful, passed_rows, whole
+from hotspare.windows.shared.stateless import Projection
+
+SIDES = ("left", "right")
+ROWS, PENDING = "rows", "pending"
+"""Parts of the page: the rows of each side, with lists; of facts without, and none where they come resolved. What was put out for
+facts; the work under way."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """Resolved events, left and right; their order; and how far they are taken."""
+
+    events: tuple[k.Events, k.Events]
+    side: Int64s
+    row: Int64s
+    counts: Int64s
+
+
+class JoinOperator(Operator):
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+        super().__init__(window, inputs)
+        declared = cast(JoinWindow, window.window)
+        self._at = sides([each.role for each in self.inputs])
+        self._sides = tuple(self.inputs[number] for number in self._at)
+        left, right = (each.schema for each in self._sides)
+        found = identity(declared, left, right)
+        assert found is not None
+        self._once = declared.joins_once
+        self._fact = RIGHT if found is Identity.RIGHT else LEFT
+        self._conditions = tuple(tuple(s.index[pair[i]] for pair in declared.conditions) for i, s in enumerate((left, right)))
+        self._doubles = tuple(
+            tuple(at for at in self._conditions[i] if schema.fields[at].type is FieldType.DOUBLE)
+            for i, schema in enumerate((left, right))
+        )
+        self._keeps_rows = self._once and keeps_index(declared, self._sides[self._fact].changelog)
+        self._resolves_facts = self._once and self._sides[self._fact].changelog.opcodes is Opcodes.PUBLISHED
+        self._no_lists = MultiIndex(Shape(1, (0,), (), (0,))).lists
+        self.leaving = self._what_leaves(window, declared)
+        is_stream = self._once and declared.index is IndexType.EMPTY
+        if is_stream and self._sides[self._fact].changelog.opcodes is not Opcodes.INSERTS:
+            raise forgetful(window, "joins each fact once", "let the facts be inserts only")
+        self._rules = _rules(declared, found, self._fact)
+        self._work = _projection(window, declared, left, right)
+        self._columns = np.array([self._work.given.index.get(o.passed_field, -1) for o in self._work.assignments.outputs], np.int64)
+        self._otherwise = np.full(len(self._columns), -1, np.int64)
+        if found is Identity.SHARED:
+            paired = dict(declared.conditions)
+            for i, source in enumerate(key_sources(declared, left, right).values()):
+                self._otherwise[i] = self._work.given.index[f"r_{paired[source.removeprefix('l_')]}"]
+        self._fields = np.array([self._work.given.index[name] for name in self._work.fields], np.int64)
+        self._types = tuple(self._work.given.fields[at].type for at in self._fields.tolist())
+        self._texts = tuple(i for i, type_ in enumerate(self._types) if type_ in CODED)
+        only_inserts = self._sides[self._fact].changelog.opcodes is Opcodes.INSERTS
+        self._meets_at_once = only_inserts and not self._keeps_rows and bool(self._rules[self._fact, [k.ONCE, k.IS_KEY]].all())
+        self._facts_begin = 0 if self._fact == LEFT else len(left)
+
+    def _what_leaves(self, window: ResolvedWindow, declared: JoinWindow) -> Changelog:
+        if self._once:
+            facts = self._sides[self._fact].changelog
+            self._keeps_rows = self._keeps_rows and not facts.is_distinct
+            return facts.computed_from().indexed() if self._keeps_rows else facts
+        given = [each.changelog.indexed() for each in self._sides]
+        only_inserts = not any(declared.kind.keeps) and all(each.opcodes is Opcodes.INSERTS for each in given)
+        return DISTINCT if only_inserts else RELATION
+
+    def open(self) -> Page:
+        page = Page({PENDING: Pending[_Work]()})
+        for side, given in enumerate(self._sides):
+            schema = given.schema
+            if not self._once or side != self._fact:
+                shape = Shape(len(schema), schema.key_indexes, coded_columns(schema), self._conditions[side])
+                page.parts[SIDES[side]] = MultiIndex(shape, reading=WhenRead.AT_USE)
+            elif self._resolves_facts:
+                page.parts[SIDES[side]] = relation_of(schema)
+        if self._keeps_rows:
+            page.parts[ROWS] = relation_of(self.schema)
+        return page
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        pending = cast(Pending[_Work], page.parts[PENDING])
+        told: list[_Told] = []
+        if self._meets_at_once and pending.work is None and not len(inputs[self._at[1 - self._fact]]):
+            return self._met_at_once(page, inputs, strings)
+        if pending.work is None:
+            pending.work = self._begun(page, inputs, timeline, strings, told)
+        work = pending.work
+        made = self._met(page, work, sum(len(chunk) for chunk in inputs) + timeline.extra_rows_max)
+        chunk, passes, refused = self._laid_out(made, *work.events, strings)
+        for side in (LEFT, RIGHT) if len(refused) else ():
+            mine = np.flatnonzero(made[refused.rows, k.SIDE] == side)
+            self._tell(refused, mine, made[:, k.EVENT], int(side), work.events[side], strings, told)
+        if self._keeps_rows:
+            chunk = self._asked(page, chunk, passes, made, work, timeline, strings, told)
+        else:
+            chunk = passed_rows(chunk, passes)
+        at = int(work.counts[k.AT])
+        until = int(work.events[int(work.side[at])].rank[work.row[at]]) if at < len(work.row) else None
+        if until is None:
+            pending.work = None
+            _settle(page)
+        return Applied(chunk, _in_order(told), until)
+
+    def _met_at_once(self, page: Page, inputs: Sequence[Chunk], strings: StringTable) -> Applied:
+        """What comes of facts that are inserts, while nothing comes to the other side."""
+        fact, told = self._fact, list[_Told]()
+        given = inputs[self._at[fact]].with_plain_doubles(self._doubles[fact])
+        facts, others = _given(given, np.array(self._conditions[fact], np.int64)), self._lists_of(page, 1 - fact)
+        self._expect(page, 1 - fact, given, facts.conditions)
+        self._bring(page, 1 - fact, facts)
+        event, met = np.empty(len(given), np.int64), np.empty(len(given), np.int64)
+        count = int(k.meet_at_once(others, facts, self._rules[fact, k.KEEPS_OWN], event, met))
+        event, met, which = event[:count], met[:count], given
+        if count < len(given):
+            which = Chunk(given.rank[event], given.opcode[event], given.flags[event], given.lanes[:0], given.valid[:0])
+
+        def gathered(columns: Int64s) -> tuple[Int64s, Bools]:
+            lanes, valid = _room(count, len(columns))
+            k.gather_at_once(event, met, facts, others, columns, self._facts_begin, lanes, valid)
+            return lanes, valid
+
+        made = whole(Chunk(which.rank, which.opcode, which.flags, *gathered(self._columns), given.is_whole))
+        made, passes, refused = self._computed(made, *gathered(self._fields), strings)
+        if len(refused):
+            self._tell(refused, np.arange(len(refused)), event, fact, facts, strings, told)
+        return Applied(passed_rows(made, passes), _in_order(told))
+
+    def _begun(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable, told: list[_Told]) -> _Work:
+        """The events of both sides, resolved: rows are changed, lists are not yet."""
+        events: list[k.Events] = []
+        for side, (number, given) in enumerate(zip(self._at, self._sides, strict=True)):
+            chunk, part = inputs[number].with_plain_doubles(self._doubles[side]), page.parts.get(SIDES[side])
+            conditions = np.array(self._conditions[side], np.int64)
+            self._expect(page, 1 - side, chunk, conditions)
+            if part is None:
+                events.append(_given(chunk, conditions))
+                continue
+            resolution = cast(MultiIndex | Relation, part).apply(chunk, timeline)
+            if len(resolution.refused_row):
+                told.append(_Told(refusals(resolution, chunk, given.schema, strings), number))
+            rows = part.rows if isinstance(part, MultiIndex) else cast(Relation, part)
+            events.append(_resolved(resolution, rows, conditions))
+        for side in (LEFT, RIGHT):
+            self._bring(page, 1 - side, events[side])
+        numbers, row = in_order([events[self._at.index(number)].rank for number in (0, 1)])
+        side_of = np.array([self._at.index(0), self._at.index(1)], np.int64)
+        return _Work((events[LEFT], events[RIGHT]), side_of[numbers], row, np.zeros(k.COUNTS_WIDTH, np.int64))
+
+    def _met(self, page: Page, work: _Work, room: int) -> Int64s:
+        """What comes of the next events, about as many outputs as there is room for."""
+        indexes = [part for part in (page.parts.get(name) for name in SIDES) if isinstance(part, MultiIndex)]
+        made = np.empty((room + 2, k.MADE_WIDTH), np.int64)
+        work.counts[[k.MADE, k.ROOM]] = 0, room
+        while True:
+            left, right = (self._lists_of(page, side) for side in (LEFT, RIGHT))
+            if k.join(left, right, k.Meeting(made, work.counts), self._rules, *work.events, work.side, work.row) == k.DONE:
+                return made[: int(work.counts[k.MADE])]
+            for index in indexes:
+                index.make_room()
+
+    @staticmethod
+    def _expect(page: Page, side: int, chunk: Chunk, conditions: Int64s) -> None:
+        """Rows of that side which meet the chunk are needed next."""
+        if isinstance(part := page.parts.get(SIDES[side]), MultiIndex):
+            part.expect(chunk.lanes, conditions)
+
+    @staticmethod
+    def _bring(page: Page, side: int, events: k.Events) -> None:
+        """Rows of that side which meet events of the other one are read now, where a restore left them in the store."""
+        part = page.parts.get(SIDES[side])
+        if isinstance(part, MultiIndex) and part.is_read_later:
+            row, columns = events.row[:, np.newaxis], events.conditions
+            part.bring(events.lanes[row, columns][events.valid[row, columns].all(axis=1)])
+
+    def _lists_of(self, page: Page, side: int) -> Lists:
+        part = page.parts.get(SIDES[side])
+        return part.lists if isinstance(part, MultiIndex) else self._no_lists
+
+    def _laid_out(self, made: Int64s, left: k.Events, right: k.Events, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
+        """Joined rows, those that do not pass as well; who passes; who is refused."""
+        met, opcode, flags = (left, right), made[:, k.OPCODE].astype(np.uint8), made[:, k.FLAGS].astype(np.uint8)
+        chunk = Chunk(made[:, k.RANK].copy(), opcode, flags, *_room(len(made), len(self.schema)))
+        k.gather_met(made, *met, self._columns, self._otherwise, chunk.lanes, chunk.valid)
+        read, read_valid = _room(len(made), len(self._fields))
+        if len(self._fields):
+            k.gather_met(made, *met, self._fields, np.full(len(self._fields), -1, np.int64), read, read_valid)
+        return self._computed(chunk, read, read_valid, strings)
+
+    def _computed(self, chunk: Chunk, read: Int64s, read_valid: Bools, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
+        """Joined rows with what is computed of the fields that are read; who passes; who is refused."""
+
+        def columns(begin: int, end: int) -> dict[str, pa.Array]:
+            return {
+                name: to_arrow(read[begin:end, i], read_valid[begin:end, i], type_, strings)
+                for i, (name, type_) in enumerate(zip(self._work.fields, self._types, strict=True))
+            }
+
+        pieces = text_pieces(read, self._texts, strings)
+        return chunk, *evaluate_pieces(self._work, pieces, columns, chunk, self.schema, strings)
+
+    def _asked(
+        self,
+        page: Page,
+        chunk: Chunk,
+        passes: Bools,
+        made: Int64s,
+        work: _Work,
+        timeline: Timeline,
+        strings: StringTable,
+        told: list[_Told],
+    ) -> Chunk:
+        """What the index of joined facts says. A change that fails takes its row away; a delete needs no values."""
+        opcode = chunk.opcode.copy()
+        opcode[~passes & (opcode == Opcode.UPSERT)] = Opcode.SAFE_DELETE
+        kept = np.flatnonzero(passes | (opcode == Opcode.SAFE_DELETE))
+        asked = Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid).taken(kept)
+        change = cast(Relation, page.parts[ROWS]).change(asked, timeline)
+        if len(change.refused_row):
+            facts = _rows_of(work.events[self._fact], made[kept, k.EVENT])
+            told.append(_Told(refusals(change, facts, self._sides[self._fact].schema, strings), self._at[self._fact]))
+        return change.chunk
+
+    def _tell(
+        self, refused: Refusals, mine: Int64s, event: Int64s, side: int, events: k.Events, strings: StringTable, told: list[_Told]
+    ) -> None:
+        """Joined rows that fail, those of `refused` that are `mine`, with the events of a side that caused them: `event` has the
+        number of that of each joined row."""
+        at, caused = pa.array(mine), _rows_of(events, event[refused.rows[mine]])
+        why = Refusals(np.arange(len(mine)), refused.reason.take(at), refused.message.take(at))
+        told.append(_Told(bad_events(why, caused, self._sides[side].schema, strings), self._at[side]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Bad events that came by the input of that number."""
+
+    bad: BadEvents
+    number: int
+
+
+def _in_order(told: Sequence[_Told]) -> BadEvents:
+    """By rank, and then by input."""
+    some = sorted((each for each in told if len(each.bad)), key=lambda each: each.number)
+    return sum((each.bad for each in some), NO_BAD_EVENTS).by_rank()
+
+
+def _room(count: int, width: int) -> tuple[Int64s, Bools]:
+    """Lanes and validity of so many rows."""
+    return np.empty((count, width), np.int64), np.empty((count, width), np.bool_)
+
+
+def _given(chunk: Chunk, conditions: Int64s) -> k.Events:
+    """Events that came resolved."""
+    return k.Events(chunk.rank, chunk.opcode, chunk.flags, np.arange(len(chunk)), chunk.lanes, chunk.valid, conditions)
+
+
+def _resolved(resolution: Resolution, rows: Relation, conditions: Int64s) -> k.Events:
+    """Events as they change the rows of a relation."""
+    made = resolution.made
+    rank, slot = made[:, relation_kernels.RANK].copy(), made[:, relation_kernels.SLOT].copy()
+    opcode, flags = (made[:, column].astype(np.uint8) for column in (relation_kernels.OPCODE, relation_kernels.FLAGS))
+    return k.Events(rank, opcode, flags, slot, rows.lanes, rows.valid, conditions)
+
+
+def _rows_of(events: k.Events, numbers: Int64s) -> Chunk:
+    """These events, with the values of their rows."""
+    at = events.row[numbers]
+    return Chunk(events.rank[numbers], events.opcode[numbers], events.flags[numbers], events.lanes[at], events.valid[at])
+
+
+def _settle(page: Page) -> None:
+    """The events of both sides are taken, and what came of them."""
+    for part in (page.parts.get(name) for name in SIDES):
+        if isinstance(part, MultiIndex):
+            part.settle()
+        elif isinstance(part, Relation):
+            part.forget_outputs()
+
+
+def _rules(declared: JoinWindow, found: Identity, fact: int) -> Int64s:
+    rules = np.zeros((2, k.RULES_WIDTH), np.int64)
+    keeps, once = declared.kind.keeps, declared.joins_once
+    own_key = {Identity.LEFT: LEFT, Identity.RIGHT: RIGHT}.get(found)
+    for side in (LEFT, RIGHT):
+        rules[side, [k.KEEPS_OWN, k.KEEPS_OTHER, k.IS_KEY]] = keeps[side], keeps[1 - side], side == own_key
+        rules[side, [k.STORES, k.ONCE, k.SILENT]] = not once or side != fact, once and side == fact, once and side != fact
+    return rules
+
+
+def _projection(window: ResolvedWindow, declared: JoinWindow, left: Schema, right: Schema) -> Projection:
+    """Each field of the window of those of both sides. ProjectError with all mistakes."""
+    given = visible(left, right)
+    outputs = outputs_of(declared, left, right)
+    sources = key_sources(declared, left, right) | {o.name: o.source for o in outputs if o.expression is None}
+    computed = {o.name: o.expression for o in outputs if o.expression is not None}
+    computed |= {name: Expression(source, Dialect.SPARK_SQL) for name, source in sources.items()}
+    fields = [(field, computed[field.name]) for field in window.schema.fields]
+    work = Projection(compile_assignments(window, given, fields, initialization=declared.initialization), given)
+    if work.reads_event(given):
+        message = f"window {window.id} computes from ESP_OPCODE or ESP_FLAGS: a joined row comes of two events"
+        raise ProjectError(str(window.id), [Mistake(window.window.place, message, "compute from fields of both sides")])
+    return work

@@ -1,0 +1,381 @@
+"""Loops of a pattern window: open matches, and what events and time do to them (see `windows.pattern.operator`).
+
+An open match is a row of pages: who has to come next, the partition, the state of the logic, deadlines, counts, values of
+variables, and what it will put out. What happens to a match writes it anew, as the newest row; a match that ends is a row less.
+So matches stand in lists by (pattern, who has to come next, partition), each in the order in which its matches came to where they
+are; and, by (deadline, that order), in the list or the heap of their pages. Of a pattern that skips, a match that is complete ends
+the others of its partition, and its last event begins none.
+
+An event costs what it costs to look into the lists that wait for it, and what comes of the matches there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hotspare.rows.chunk import Int64s
+from hotspare.rows.compile import Whole, kernel
+from hotspare.table.loops.index import NONE, has_room, key_hash
+from hotspare.table.loops.multi_index import AFTER, FOLLOWED, MOVES, Lists, delist, enlist, first_in, first_to_walk, follow_moves
+from hotspare.table.loops.pages import Rows, free_slot, is_ready, slots_before_looking, take_slot, tidy, too_many_gaps
+from hotspare.table.loops.slots import (
+    ARRIVALS,
+    FREE,
+    HIGH,
+    LIVE,
+    MOVED,
+    UNLINKED,
+    UNSET,
+    dequeue,
+    enqueue,
+    first_due,
+    may_not_be_first,
+)
+from hotspare.windows.pattern.loops.pattern_logic import (
+    ABSENCE,
+    ANSWERED,
+    ANY_BEGINS,
+    ASK,
+    ASKS,
+    AT,
+    BEAT,
+    BEFORE,
+    BEGINS,
+    BEGINS_WITH,
+    BEHIND,
+    BIT,
+    CLOCK,
+    COMPLETE,
+    DONE,
+    EVENT,
+    EVENT_BITS,
+    EVENTS_TAKEN,
+    FIRST,
+    GOES_ON,
+    IS_FULL,
+    IS_STRICT,
+    KEYS,
+    KIND,
+    LAST,
+    LISTS,
+    MADE,
+    NEEDS_DUE,
+    NEEDS_OUTPUT,
+    NEEDS_PAGE,
+    NEEDS_ROOM,
+    NEEDS_TRUTH,
+    NEXT,
+    NOTOCCUR,
+    NOW,
+    OF_CODE,
+    OPEN,
+    PATTERN,
+    PHASE,
+    RANK,
+    ROOM,
+    SKIPPED,
+    SKIPS,
+    START,
+    STRICT,
+    TAKEN,
+    TRUE,
+    VISIT,
+    WAITING,
+    WAITS_FOR,
+    Made,
+    MatchWork,
+    PatternEvents,
+    PatternProgram,
+    activate,
+    await_rest,
+    decide,
+    has_begun,
+    load,
+    take_event,
+)
+
+
+@kernel
+def remove(rows: Rows, lists: Lists, slot: Whole) -> None:
+    delist(lists, slot)
+    dequeue(rows.links, rows.waiting, rows.heap, rows.time, rows.order, rows.state, slot)
+    rows.state[LIVE] -= 1
+    free_slot(rows, slot)
+
+
+@kernel
+def store(rows: Rows, lists: Lists, p: Whole, deadline: Whole, work: MatchWork) -> None:
+    """Write a match as the newest row. There is room."""
+    slot = take_slot(rows)
+    at = np.uint64(slot)
+    for j in range(work.lanes.shape[1]):
+        rows.lanes[at, j] = work.lanes[0, j] if work.valid[0, j] else 0
+        rows.valid[at, j] = work.valid[0, j]
+    rows.order[at] = rows.state[ARRIVALS]
+    rows.time[at] = deadline
+    rows.state[ARRIVALS] += 1
+    rows.state[LIVE] += 1
+    enqueue(rows.links, rows.heap, rows.time, rows.order, rows.state, slot)
+    enlist(lists, slot)
+    waits = work.lanes[0, WAITS_FOR]
+    for c in range(work.known[p]):
+        if work.classes[p, c] == waits:
+            return
+    work.classes[p, work.known[p]] = waits
+    work.known[p] += 1
+
+
+@kernel
+def put_out(program: PatternProgram, p: Whole, out: Made, work: MatchWork) -> None:
+    at = work.counts[MADE]
+    out.rank[at] = work.counts[RANK]
+    for f in range(program.outputs.shape[1]):
+        place = program.outputs[p, f]
+        has = place >= 0 and work.valid[0, place]
+        out.lanes[at, f] = work.lanes[0, place] if has else 0
+        out.valid[at, f] = has
+    work.counts[MADE] = at + 1
+    work.counts[COMPLETE] = p + 1 if program.patterns[p, OF_CODE] >= 0 else 0
+
+
+@kernel
+def end_others(rows: Rows, lists: Lists, p: Whole, work: MatchWork) -> None:
+    """End all open matches of the pattern and the partition of the match in `work`."""
+    work.lanes[0, PATTERN] = p
+    for c in range(work.known[p]):
+        work.lanes[0, WAITS_FOR] = work.classes[p, c]
+        slot = first_in(lists, work.lanes, 0, lists.conditions)
+        while slot >= 0:
+            after = np.int64(lists.links[slot, AFTER])
+            remove(rows, lists, slot)
+            slot = after
+    work.counts[SKIPPED] = 1
+
+
+@kernel
+def set_partition(program: PatternProgram, events: PatternEvents, i: Whole, p: Whole, work: MatchWork) -> None:
+    for j in range(program.keys.shape[1]):
+        column = program.keys[p, j]
+        work.lanes[0, KEYS + j] = events.values[i, column] if column >= 0 else 0
+        work.valid[0, KEYS + j] = True
+
+
+@kernel
+def look_up(lists: Lists, program: PatternProgram, events: PatternEvents, i: Whole, p: Whole, work: MatchWork) -> None:
+    """Find the lists of those who wait for an event."""
+    mask = events.masks[p, i]
+    work.lanes[0, PATTERN] = p
+    set_partition(program, events, i, p, work)
+    found = np.int64(0)
+    for c in range(work.known[p]):
+        waits = work.classes[p, c]
+        if waits & mask & EVENT_BITS != 0 or waits & STRICT != 0:
+            work.lanes[0, WAITS_FOR] = waits
+            slot = first_to_walk(lists, work.lanes, 0, lists.conditions)
+            if slot >= 0:
+                work.cursors[found] = slot
+                found += 1
+    work.counts[LISTS] = found
+
+
+@kernel
+def nearest_cursor(rows: Rows, work: MatchWork) -> Whole:
+    """Of the lists that are gone through that whose next match is the oldest; NONE where none came before the event."""
+    best, oldest = NONE, work.counts[START]
+    for c in range(work.counts[LISTS]):
+        slot = work.cursors[c]
+        if slot >= 0 and rows.order[slot] < oldest:
+            best, oldest = np.int64(c), rows.order[slot]
+    return best
+
+
+@kernel
+def begin_next(rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, work: MatchWork) -> Whole:
+    """Turn to the next heartbeat or event. DONE: there is none."""
+    counts = work.counts
+    e, b = counts[EVENTS_TAKEN], counts[BEAT]
+    has_event = e < len(events.rank)
+    if b < len(events.beats) and (not has_event or events.beats[b, 0] < events.rank[e]):
+        counts[RANK], counts[NOW] = events.beats[b, 0], events.beats[b, 1]
+        counts[BEAT], counts[PHASE] = b + 1, BEHIND
+        return GOES_ON
+    if not has_event:
+        return DONE
+    if not is_ready(rows):
+        return NEEDS_ROOM
+    if counts[ABSENCE] == ASK and slots_before_looking(rows.state) == 0 and too_many_gaps(rows.state):
+        return NEEDS_PAGE
+    counts[ABSENCE] = min(counts[ABSENCE], ASK)
+    tidy(rows, 0)
+    lists.counts[FOLLOWED], lists.counts[MOVES] = 0, rows.state[MOVED]
+    follow_moves(lists, np.int64(0))
+    rows.state[MOVED] = 0
+    counts[RANK], counts[EVENT], counts[AT] = events.rank[e], e, 0
+    counts[EVENTS_TAKEN], counts[PHASE] = e + 1, OPEN
+    if program.by_event == 1:
+        work.kept[CLOCK] = max(work.kept[CLOCK], events.time[e])
+        counts[NOW] = work.kept[CLOCK]
+        counts[PHASE] = BEFORE
+    return GOES_ON
+
+
+@kernel
+def open_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, work: MatchWork) -> Whole:
+    """Turn to a pattern, or to what follows the last. NEEDS_TRUTH: it has to be known which open matches an event is for."""
+    counts = work.counts
+    e, p = counts[EVENT], counts[AT]
+    if p == len(program.patterns):
+        counts[PHASE] = BEHIND if program.by_event == 1 else NEXT
+        return GOES_ON
+    mask = events.masks[p, e]
+    if mask == 0 or (mask == TAKEN and program.patterns[p, IS_STRICT] == 0):
+        counts[AT] = p + 1
+        return GOES_ON
+    if program.patterns[p, ASKS] & mask != 0 and counts[ANSWERED] == 0:
+        return NEEDS_TRUTH
+    counts[ANSWERED] = 0
+    counts[START] = rows.state[ARRIVALS]
+    look_up(lists, program, events, e, p, work)
+    counts[PHASE] = VISIT
+    return GOES_ON
+
+
+@kernel
+def can_store(rows: Rows, lists: Lists, work: MatchWork) -> bool:
+    if rows.state[FREE] + len(rows.pages) - rows.state[HIGH] < 2:
+        return False
+    return has_room(lists.by_condition, key_hash(work.lanes, 0, lists.conditions))
+
+
+@kernel
+def carry_on(
+    rows: Rows,
+    lists: Lists,
+    program: PatternProgram,
+    events: PatternEvents,
+    p: Whole,
+    slot: Whole,
+    due: Whole,
+    out: Made,
+    work: MatchWork,
+) -> Whole:
+    """What an event, or time (`due` is then a deadline), does to an open match, or to a fresh one (slot NONE)."""
+    counts = work.counts
+    first, last = program.patterns[p, FIRST], program.patterns[p, LAST]
+    e = counts[EVENT]
+    if counts[MADE] >= counts[ROOM]:
+        return IS_FULL
+    load(rows, program, slot, first, last, work)
+    activate(program, first, last, work)
+    now = due
+    if due == UNSET:
+        if slot < 0:
+            set_partition(program, events, e, p, work)
+        now = events.time[e]
+        if not take_event(rows, program, events, e, p, slot, work):
+            return GOES_ON
+    decide(program, first, last, due, work)
+    root = work.state[first]
+    if root == WAITING:
+        if slot < 0 and not has_begun(program, p, work):
+            return GOES_ON
+        deadline = await_rest(program, p, now, work)
+        if not can_store(rows, lists, work):
+            return NEEDS_ROOM
+        if slot >= 0:
+            remove(rows, lists, slot)
+        store(rows, lists, p, deadline, work)
+        return GOES_ON
+    is_match = root == TRUE and (slot >= 0 or has_begun(program, p, work))
+    if is_match:
+        put_out(program, p, out, work)
+    if slot >= 0:
+        remove(rows, lists, slot)
+    if is_match and program.patterns[p, SKIPS] == 1:
+        end_others(rows, lists, p, work)
+    return GOES_ON
+
+
+@kernel
+def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, out: Made, work: MatchWork) -> Whole:
+    """Take events and heartbeats in order of rank.
+
+    DONE, or why not yet: to be called again when there is what it needs, or when the outputs are taken away. NEEDS_OUTPUT: the last
+    output is code's to make, of the match in `work`; who made it sets COMPLETE to 0. NEEDS_PAGE: the page that is cleared next has
+    to be there; NEEDS_DUE: it has to be known which match is due next.
+    """
+    counts = work.counts
+    state: Whole = GOES_ON
+    while state == GOES_ON:
+        phase = counts[PHASE]
+        if phase == NEXT:
+            state = begin_next(rows, lists, program, events, work)
+            continue
+        if phase == OPEN:
+            state = open_pattern(rows, lists, program, events, work)
+            continue
+        slot: Whole = NONE
+        due: Whole = UNSET
+        cursor: Whole = NONE
+        p: Whole = np.int64(counts[AT])
+        if phase in (BEFORE, BEHIND):
+            slot = first_due(rows.heap, rows.time, rows.order, rows.state)
+            if rows.state[UNLINKED] <= counts[NOW] and may_not_be_first(rows.time, rows.order, rows.state, slot):
+                state = NEEDS_DUE
+                continue
+            if slot >= 0 and rows.time[slot] <= counts[NOW]:
+                due, p = np.int64(rows.time[slot]), np.int64(rows.lanes[slot, PATTERN])
+            else:
+                counts[PHASE] = OPEN if phase == BEFORE else NEXT
+                continue
+        elif phase == VISIT:
+            cursor = nearest_cursor(rows, work)
+            if cursor < 0:
+                counts[PHASE] = BEGINS
+                continue
+            slot = np.int64(work.cursors[cursor])
+        elif events.masks[p, counts[EVENT]] & program.patterns[p, BEGINS_WITH] == 0 and program.patterns[p, ANY_BEGINS] == 0:
+            counts[PHASE], counts[AT] = OPEN, p + 1
+            continue
+        after = np.int64(lists.links[slot, AFTER]) if cursor >= 0 else NONE
+        if cursor < 0 or rows.time[slot] > events.time[counts[EVENT]]:
+            state = carry_on(rows, lists, program, events, p, slot, due, out, work)
+        if state == GOES_ON and counts[SKIPPED] == 1:
+            counts[SKIPPED] = 0
+            if due == UNSET:  # nothing else of the pattern is for this event
+                counts[PHASE], counts[AT] = OPEN, p + 1
+        elif state == GOES_ON and cursor >= 0:
+            work.cursors[cursor] = after
+        elif state == GOES_ON and due == UNSET:
+            counts[PHASE], counts[AT] = OPEN, p + 1
+        if state == GOES_ON and counts[COMPLETE] > 0:
+            state = NEEDS_OUTPUT
+    return state
+
+
+@kernel
+def waiting_for(rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, work: MatchWork, slots: Int64s) -> Whole:
+    """The open matches to which the event under way may do something, as far as there is room for them; how many there are."""
+    look_up(lists, program, events, work.counts[EVENT], work.counts[AT], work)
+    count = np.int64(0)
+    for c in range(work.counts[LISTS]):
+        slot = work.cursors[c]
+        while slot >= 0:
+            if count < len(slots):
+                slots[count] = slot
+            count += 1
+            slot = np.int64(lists.links[slot, AFTER])
+    return count
+
+
+@kernel
+def asked_of(rows: Rows, program: PatternProgram, p: Whole, slots: Int64s, work: MatchWork, bits: Int64s) -> None:
+    """Of each match (NONE is one that begins) the events of interest that may do something to it."""
+    first, last = program.patterns[p, FIRST], program.patterns[p, LAST]
+    for i in range(len(slots)):
+        load(rows, program, slots[i], first, last, work)
+        activate(program, first, last, work)
+        bits[i] = 0
+        for v in range(first, last):
+            if work.active[v] == 1 and program.nodes[v, KIND] <= NOTOCCUR:
+                bits[i] |= np.int64(1) << program.nodes[v, BIT]

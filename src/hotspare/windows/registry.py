@@ -1,0 +1,61 @@
+"""Which window types there are: one line per type. Nothing else in the model names one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hotspare.model.project import Window
+from hotspare.model.window_type import WindowType
+from hotspare.windows.aggregate.declaration import AggregateType
+from hotspare.windows.calculate.declaration import CalculateType
+from hotspare.windows.compute.declaration import ComputeType
+from hotspare.windows.copy.declaration import CopyType
+from hotspare.windows.counter.declaration import CounterType
+from hotspare.windows.custom.declaration import CustomType
+from hotspare.windows.filter.declaration import FilterType
+from hotspare.windows.functional.declaration import FunctionalType
+from hotspare.windows.geofence.declaration import GeofenceType
+from hotspare.windows.join.declaration import JoinType
+from hotspare.windows.lua.declaration import LuaType
+from hotspare.windows.pattern.declaration import PatternType
+from hotspare.windows.python.declaration import PythonType
+from hotspare.windows.python_columns.declaration import PythonColumnsType
+from hotspare.windows.remove_state.declaration import RemoveStateType
+from hotspare.windows.source.declaration import SourceType
+from hotspare.windows.statedb_reader.declaration import StatedbReaderType
+from hotspare.windows.statedb_writer.declaration import StatedbWriterType
+from hotspare.windows.transpose.declaration import TransposeType
+from hotspare.windows.union.declaration import UnionType
+
+WINDOW_TYPES: dict[str, WindowType[Any]] = {
+    each.name: each
+    for each in (
+        SourceType(),
+        CopyType(),
+        FilterType(),
+        ComputeType(),
+        FunctionalType(),
+        CalculateType(),
+        UnionType(),
+        JoinType(),
+        LuaType(),
+        PythonType(),
+        PythonColumnsType(),
+        CustomType(),
+        RemoveStateType(),
+        CounterType(),
+        TransposeType(),
+        PatternType(),
+        GeofenceType(),
+        AggregateType(),
+        StatedbWriterType(),
+        StatedbReaderType(),
+    )
+}
+"""By name, in the order in which people are told of them."""
+
+_BY_CLASS: dict[type[Window], WindowType[Any]] = {each.declared: each for each in WINDOW_TYPES.values()}
+
+
+def type_of(window: Window) -> WindowType[Any]:
+    return _BY_CLASS[type(window)]

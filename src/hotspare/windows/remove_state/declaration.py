@@ -1,0 +1,134 @@
+"""Remove-state window: where a table becomes a stream, each event that is let through an insert with a number (SPEC A31)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from hotspare.base.errors import Place
+from hotspare.model.frontends.esp_xml.elements import window_shape
+from hotspare.model.frontends.esp_xml.values import EspValues
+from hotspare.model.frontends.esp_xml.written import Xml
+from hotspare.model.frontends.values import chosen
+from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.yaml.values import YamlValues
+from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.project import Window
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.model.window_rules import check_derived_schema
+from hotspare.model.window_type import Carried, Given, Memory, Remembered, SchemaOrigin, WindowType
+
+NUMBER_FIELD, OPCODE_FIELD, FLAGS_FIELD = "eventNumber", "originalOC", "originalFL"
+"""What the window adds to the fields of its input."""
+
+
+class Removed(Enum):
+    """What is dropped. An update block is one update."""
+
+    UPDATES = "updates"
+    DELETES = "deletes"
+    RETENTION_UPDATES = "retentionUpdates"
+    RETENTION_DELETES = "retentionDeletes"
+
+
+REMOVED = {each.value: each for each in Removed}
+
+
+class LogFields(Enum):
+    """Whether opcode and flags of the event as it came are fields."""
+
+    NONE = "none"
+    ADDED = "added"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveStateWindow(Window):
+    """Has the fields of its input behind the number, which is the only key. `removed`: in the order of `Removed`, each once."""
+
+    removed: tuple[Removed, ...] = ()
+    log_fields: LogFields = LogFields.NONE
+
+    @property
+    def made(self) -> tuple[Field, ...]:
+        """The fields that are not those of the input."""
+        number = Field(NUMBER_FIELD, FieldType.INT64, KeyRole.KEY)
+        if self.log_fields is LogFields.NONE:
+            return (number,)
+        return (number, Field(OPCODE_FIELD, FieldType.STRING), Field(FLAGS_FIELD, FieldType.STRING))
+
+
+class RemoveStateType(WindowType[RemoveStateWindow]):
+    name = "remove-state"
+    declared = RemoveStateWindow
+    schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
+    yaml_keys = ("remove", "log_fields")
+    xml = window_shape("remove add-log-fields")
+    example = """
+windows:
+  given: {type: source, opcodes: any, schema: "id*:string,at:stamp,x:double"}
+  recent: {type: copy, retention: {bytime_sliding: 2 seconds}}
+  log: {type: remove-state, log_fields: added}
+  inserts: {type: remove-state, remove: [updates, deletes, retentionUpdates, retentionDeletes]}
+  newest: {type: copy, retention: {bycount_sliding: 3}}
+edges: [given -> recent, recent -> log, given -> inserts, inserts -> newest]
+"""
+
+    def schema(self, window: RemoveStateWindow, given: Sequence[Given]) -> Schema | None:
+        schema = given[0].schema
+        return window.schema if schema is None else Schema((*window.made, *(Field(f.name, f.type) for f in schema.fields)))
+
+    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> RemoveStateWindow:
+        written = values.listed(node.values.get("remove"), "remove")
+        return RemoveStateWindow(
+            **common,
+            removed=_removed(((text.value, text.place) for text in written), values.found),
+            log_fields=values.option(node, "log_fields", {e.value: e for e in LogFields}, "log_fields:", LogFields.NONE),
+        )
+
+    def write_yaml(self, window: RemoveStateWindow, writer: YamlWriter) -> Written:
+        own: Written = {}
+        if window.removed:
+            own["remove"] = [each.value for each in window.removed]
+        if window.log_fields is LogFields.ADDED:
+            own["log_fields"] = window.log_fields.value
+        return own
+
+    def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> RemoveStateWindow:
+        names = values.attribute(element, "remove").replace(",", " ").split()
+        added = values.truth(element, "add-log-fields")
+        return RemoveStateWindow(
+            **common,
+            removed=_removed(((name, common["place"]) for name in names), values.found),
+            log_fields=LogFields.ADDED if added else LogFields.NONE,
+        )
+
+    def write_xml(self, window: RemoveStateWindow) -> Xml:
+        own: dict[str, str] = {}
+        if window.removed:
+            own["remove"] = " ".join(each.value for each in window.removed)
+        if window.log_fields is LogFields.ADDED:
+            own["add-log-fields"] = "true"
+        return Xml("", attributes=own)
+
+    def check(self, window: RemoveStateWindow, given: Sequence[Given], found: Mistakes) -> None:
+        schema = self.schema(window, given)
+        if schema is not None and given[0].schema is not None:
+            check_derived_schema(window, schema, found)
+
+    def meaning(self, window: RemoveStateWindow, schema: Schema) -> dict[str, str]:
+        return {"removed": " ".join(each.value for each in window.removed), "log fields": window.log_fields.value}
+
+    def remembered(self, window: RemoveStateWindow) -> Iterator[Remembered]:
+        yield Remembered(Memory.EVERYTHING, 0, "numbers events")
+
+    def carried(self, window: RemoveStateWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+        """Each partition has numbers of its own."""
+        return Carried(keys[0])
+
+
+def _removed(written: Iterable[tuple[str, Place]], found: Mistakes) -> tuple[Removed, ...]:
+    named = {chosen(name, REMOVED, "what is removed:", place, found) for name, place in written}
+    return tuple(each for each in Removed if each in named)

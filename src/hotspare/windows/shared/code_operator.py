@@ -1,0 +1,333 @@
+"""What windows of people's own code do, whatever its language (SPEC A36): call it for each event, and take what it makes.
+
+The code is called for inserts, for updates with their new values, and for deletes; not for the old values of an update. What it
+makes of an insert is an insert unless it says otherwise, of an update an upsert, of a delete a safe delete. With an index the
+events are resolved against what the window holds; with index pi_EMPTY they pass as they are.
+
+Events of several inputs come in the order (rank, input, row), so the code is given them by runs of one input.
+
+An event may make thousands. They are put out in parts: code runs no further ahead than one part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from hotspare.model.code import FieldChoice
+from hotspare.model.code_windows import CodeWindow, copied_fields
+from hotspare.model.events import Flag, Opcode
+from hotspare.model.project import IndexType, WindowId
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import Schema
+from hotspare.rows.changelog import INSERTS, PUBLISHED, Opcodes
+from hotspare.rows.chunk import Chunk, Int64s, Timeline
+from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.scripting.contract import (
+    NO_OPCODE,
+    OPCODE_KEY,
+    CodeFailure,
+    EventBuilder,
+    Failed,
+    GivenEvents,
+    MadeEvents,
+    Moment,
+    ProgramText,
+    UInt64s,
+)
+from hotspare.scripting.part import CodeState
+from hotspare.scripting.programs import compile_program
+from hotspare.table.lanes import to_arrow_columns, to_lanes
+from hotspare.table.pages import Counters, Page
+from hotspare.table.relation import Relation
+from hotspare.table.strings import StringTable
+from hotspare.windows.shared.contract import Applied, BadReason, Input, Operator
+from hotspare.windows.shared.keyed import bad_events, refusals, relation_of
+
+CODE, CALLS, ROWS = "code", "calls", "rows"
+"""Parts of the page: the code's variables, how many events it was given, the window's index."""
+
+_DEFAULT_OPCODE = np.zeros(len(Opcode) + 1, np.uint8)
+_DEFAULT_OPCODE[[Opcode.INSERT, Opcode.UPDATE, Opcode.UPSERT, Opcode.UPDATE_BLOCK, Opcode.DELETE, Opcode.SAFE_DELETE]] = (
+    Opcode.INSERT,
+    Opcode.UPSERT,
+    Opcode.UPSERT,
+    Opcode.UPSERT,
+    Opcode.SAFE_DELETE,
+    Opcode.SAFE_DELETE,
+)
+"""What events do that say nothing, by the opcode of the event that made them."""
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """What is left of one step: events that the code has not seen, by input, and events that it made but are not put out.
+    Never part of a snapshot, because none is taken within a step."""
+
+    given: list[Chunk]
+    made: Chunk
+    beats: Int64s
+    """Ranks of heartbeats at which the code is called, too."""
+
+    @property
+    def next_input(self) -> int | None:
+        """The one whose event is next: of those of one rank the first."""
+        return min((i for i, chunk in enumerate(self.given) if len(chunk)), key=lambda i: self.given[i].rank[0], default=None)
+
+    def run(self, which: int) -> Chunk:
+        """The next events of that input, up to one of another input or a heartbeat."""
+        chunk, end = self.given[which], len(self.given[which])
+        for i, other in enumerate(self.given):
+            if i != which and len(other):
+                end = min(end, int(np.searchsorted(chunk.rank, other.rank[0], side="left" if i < which else "right")))
+        if len(self.beats):
+            end = min(end, int(np.searchsorted(chunk.rank, self.beats[0], side="right")))
+        return chunk.between(0, end)
+
+    @property
+    def waits(self) -> bool:
+        return len(self.beats) > 0 or any(len(chunk) for chunk in self.given)
+
+    @property
+    def is_beat_next(self) -> bool:
+        which = self.next_input
+        return len(self.beats) > 0 and (which is None or bool(self.beats[0] < self.given[which].rank[0]))
+
+    @property
+    def until(self) -> int | None:
+        if len(self.made):
+            return int(self.made.rank[0])
+        which = self.next_input
+        if self.is_beat_next:
+            return int(self.beats[0])
+        return None if which is None else int(self.given[which].rank[0])
+
+
+@dataclass(frozen=True, slots=True)
+class CodeInput:
+    """What comes by one edge: `copied` are places in the window's schema, and in that of the input."""
+
+    schema: Schema
+    shown: CodeEvents
+    copied: Sequence[tuple[int, int]]
+
+
+class CodeWindowOperator(Operator):
+    """Subclasses may let the code see other names of fields, and call it at heartbeats."""
+
+    _heartbeat = ""
+    """The function that is called at heartbeats."""
+
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+        super().__init__(window, inputs)
+        self._declared = declared = cast(CodeWindow, window.window)
+        self._events = declared.script.function
+        self._keeps = declared.index is not IndexType.EMPTY
+        self._given = [self._code_input(each) for each in self.inputs]
+        self._made_of = self._what_is_made()
+        self._moments = Moments(self.id)
+        self._keys = np.array(self.schema.key_indexes, np.int64)
+        texts = (declared.script.code.text, *(module.code.text for module in window.modules))
+        only_inserts_come = all(each.changelog.opcodes is Opcodes.INSERTS for each in self.inputs)
+        self._inserts_only = only_inserts_come and not any(OPCODE_KEY in text for text in texts)
+        made = INSERTS if self._inserts_only else PUBLISHED
+        self.leaving = made.indexed() if self._keeps else made
+        keys = set(self.schema.key_indexes)
+        self._empties_count = all(keys <= {column for column, _ in each.copied} for each in self._given)
+        self._program = compile_program(self._text(window))
+
+    def _text(self, window: ResolvedWindow) -> ProgramText:
+        return ProgramText(str(window.id), self._declared.script, modules=window.modules, empties_count=self._empties_count)
+
+    def _code_input(self, source: Input) -> CodeInput:
+        copied = copied_fields(self._declared, source.schema, self.schema)
+        places = [(self.schema.index[name], place) for name, place in copied.items()]
+        return CodeInput(source.schema, self._what_is_shown(source), places)
+
+    def _what_is_shown(self, source: Input) -> CodeEvents:
+        return CodeEvents.chosen(self.id, source.name, source.schema, self._declared.script.use)
+
+    def _what_is_made(self) -> Schema:
+        """Of the events that the code makes, by the names that it gives them."""
+        return self.schema
+
+    def _columns_of(self, made: MadeEvents) -> Sequence[pa.Array]:
+        """One for each field of the window."""
+        return made.columns
+
+    def open(self) -> Page:
+        page = Page({CODE: CodeState(self._program), CALLS: Counters(1)})
+        if self._keeps:
+            page.parts[ROWS] = relation_of(self.schema)
+        return page
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        state = cast("CodeState[Unfinished]", page.parts[CODE])
+        beats = timeline.heartbeat_rank if self._heartbeat else timeline.heartbeat_rank[:0]
+        unfinished = state.unfinished or Unfinished(
+            [without_old_rows(each) for each in inputs], Chunk.empty(len(self.schema)), beats
+        )
+        rows_max = sum(map(len, inputs)) + max(1, timeline.extra_rows_max // 2)
+        bad = NO_BAD_EVENTS
+        pieces, count = [unfinished.made], len(unfinished.made)
+        while unfinished.waits and count < rows_max:
+            work = self._beat if unfinished.is_beat_next else self._run
+            made, refused = work(page, unfinished, rows_max - count, timeline, strings)
+            pieces.append(made)
+            count, bad = count + len(made), bad + refused
+        made = Chunk.in_turn(pieces)
+        chunk, unfinished.made = made.between(0, rows_max), made.since(min(rows_max, count))
+        state.unfinished = unfinished if unfinished.until is not None else None
+        if self._keeps:
+            change = cast(Relation, page.parts[ROWS]).change(chunk, timeline)
+            bad += refusals(change, chunk, self.schema, strings)
+            chunk = change.chunk
+        return Applied(chunk, bad.by_rank(), unfinished.until)
+
+    def _run(
+        self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable
+    ) -> tuple[Chunk, BadEvents]:
+        """Give the code the next events, of one input; what it makes of them, and what is refused."""
+        which = unfinished.next_input or 0
+        given, chunk = self._given[which], unfinished.run(which)
+        calls = cast(Counters, page.parts[CALLS]).values
+        events = given.shown.of(chunk, int(calls[0]), timeline, strings)
+        made = cast(CodeState[Unfinished], page.parts[CODE]).running().make_events(self._events, events, self._made_of, made_max)
+        calls[0] += made.done
+        unfinished.given[which] = unfinished.given[which].since(made.done)
+        return self._taken(self._events, made, given, chunk, strings)
+
+    def _beat(
+        self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable
+    ) -> tuple[Chunk, BadEvents]:
+        """Call the code for the next heartbeat. There is no event, so nothing is copied from one."""
+        rank, unfinished.beats = int(unfinished.beats[0]), unfinished.beats[1:]
+        (moment,) = self._moments.of(rank, 1, cast(Counters, page.parts[CALLS]).values, timeline)
+        builder = EventBuilder(self._made_of)
+        try:
+            instance = cast(CodeState[Unfinished], page.parts[CODE]).running()
+            returned = instance.call(self._heartbeat, ({},), moment)
+            builder.add(0, list(returned) if isinstance(returned, tuple) else returned or None)
+        except CodeFailure as failure:
+            builder.refuse(0, failure)
+        given = self._given[0]
+        width = len(given.schema)
+        lanes, valid = np.zeros((1, width), np.int64), np.zeros((1, width), np.bool_)
+        opcode, flags = np.full(1, Opcode.INSERT, np.uint8), np.full(1, Flag.NORMAL, np.uint8)
+        nothing = Chunk(np.array([rank]), opcode, flags, lanes, valid, is_whole=True)
+        return self._taken(self._heartbeat, builder.made(1), given, nothing, strings)
+
+    def _taken(
+        self, function: str, made: MadeEvents, given: CodeInput, chunk: Chunk, strings: StringTable
+    ) -> tuple[Chunk, BadEvents]:
+        """What `function` made of rows of `chunk`, and what of it, and of them, is refused."""
+        bad = failures(function, made.failed, chunk, given.schema, strings)
+        passed, refused = self._passed(self._laid_out(made, given, chunk, strings), strings)
+        return passed, bad + refused
+
+    def _laid_out(self, made: MadeEvents, given: CodeInput, chunk: Chunk, strings: StringTable) -> Chunk:
+        """The events that were made as rows of the window's schema, with what they have from the input."""
+        count = len(made.row)
+        lanes, valid = to_lanes(self._columns_of(made), self.schema, strings)
+        for column, place in given.copied:
+            missing = ~valid[:, column]
+            lanes[missing, column] = chunk.lanes[made.row[missing], place]
+            valid[missing, column] = chunk.valid[made.row[missing], place]
+        default = _DEFAULT_OPCODE[chunk.opcode[made.row]]
+        opcode = np.where(made.opcode == NO_OPCODE, default, made.opcode)
+        return Chunk(chunk.rank[made.row], opcode, np.full(count, Flag.NORMAL, np.uint8), lanes, valid, is_whole=True)
+
+    def _passed(self, chunk: Chunk, strings: StringTable) -> tuple[Chunk, BadEvents]:
+        """What may leave, or the index be asked for, which says itself what it thinks of rows without a key. Code that names no
+        opcodes makes inserts of inserts, whatever it puts together."""
+        keyless = ~chunk.valid[:, self._keys].all(axis=1) & (not self._keeps)
+        other = (chunk.opcode != Opcode.INSERT) & self._inserts_only
+        rows = np.flatnonzero(keyless | other)
+        if not len(rows):
+            return chunk, NO_BAD_EVENTS
+        causes = [(str(why), why.sentence) for why in (BadReason.NULL_KEY, BadReason.NOT_INSERT)]
+        refused = Refusals.of(rows, other[rows].astype(np.int64), causes)
+        return chunk.taken(np.flatnonzero(~(keyless | other))), bad_events(refused, chunk, self.schema, strings)
+
+
+class Moments:
+    """Moments of calls that are not one for each event. `window`: of the seeds."""
+
+    def __init__(self, window: WindowId) -> None:
+        self._seed = np.uint64(xxhash.xxh3_64_intdigest(str(window).encode()))
+
+    def of(self, rank: int, count: int, calls: Int64s, timeline: Timeline) -> Iterator[Moment]:
+        """Of `count` calls at `rank`. `calls[0]` says how many there were before, and counts on."""
+        seeds = _seeds(self._seed, int(calls[0]), np.full(count, rank), timeline)
+        calls[0] += count
+        time_us = int(timeline.time_us[rank])
+        return (Moment(time_us, seed) for seed in seeds.tolist())
+
+
+class CodeEvents:
+    """Rows of a chunk as code sees them."""
+
+    def __init__(self, window: WindowId, name: str, schema: Schema, places: Sequence[int]) -> None:
+        """`name` of the window that they come from; `schema`: what the code sees; `places` of these fields in a chunk."""
+        self.schema = schema
+        self._name = name
+        self._columns = np.array(places, np.int64)
+        self._seed = np.uint64(xxhash.xxh3_64_intdigest(str(window).encode()))
+
+    @classmethod
+    def chosen(cls, window: WindowId, name: str, given: Schema, use: FieldChoice) -> CodeEvents:
+        names = use.picked(given)
+        return cls(
+            window, name, Schema(tuple(given.fields[given.index[name]] for name in names)), [given.index[name] for name in names]
+        )
+
+    def of(self, chunk: Chunk, calls: int, timeline: Timeline, strings: StringTable) -> GivenEvents:
+        """`calls`: how many events the code was given before."""
+        lanes, valid = chunk.lanes[:, self._columns], chunk.valid[:, self._columns]
+        columns = to_arrow_columns(lanes, valid, self.schema, strings) if len(self.schema) else []
+        seeds = _seeds(self._seed, calls, chunk.rank, timeline)
+        return GivenEvents(self._name, self.schema, columns, chunk.opcode, timeline.time_us[chunk.rank], seeds)
+
+
+def failures(function: str, failed: Sequence[Failed], chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:
+    """Bad events for rows of `chunk`, which is of `schema`, on which the code failed."""
+    if not failed:
+        return NO_BAD_EVENTS
+    rows = np.array([each.row for each in failed], np.int64)
+    reasons = pa.array([str(each.reason) for each in failed], pa.string())
+    messages = pa.array([f"{function}: {each.message}" for each in failed], pa.string())
+    return bad_events(Refusals(rows, reasons, messages), chunk, schema, strings)
+
+
+def _seeds(window: np.uint64, calls: int, rank: Int64s, timeline: Timeline) -> UInt64s:
+    """Of the random numbers of each event: by the window, the event's position, and how many events the window was given before."""
+    where = timeline.positions
+    seeds: UInt64s = np.full(len(rank), window, np.uint64)
+    numbers = [np.arange(calls, calls + len(rank))]
+    if where is not None:
+        numbers += [column.astype(np.int64)[rank] for column in (where.topics, where.partitions, where.offsets, where.indexes)]
+    for each in numbers:
+        seeds = _mixed(seeds ^ each.view(np.uint64))
+    return seeds
+
+
+def _mixed(x: UInt64s) -> UInt64s:
+    """The finaliser of splitmix64, as `table.loops.hashing.mix`, for arrays."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def without_old_rows(chunk: Chunk) -> Chunk:
+    """Without the old values of updates."""
+    blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
+    if not len(blocks):
+        return chunk
+    kept = np.ones(len(chunk), np.bool_)
+    kept[blocks + 1] = False
+    return chunk.taken(np.flatnonzero(kept))

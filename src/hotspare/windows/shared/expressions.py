@@ -1,0 +1,160 @@
+"""What the expressions of a window compile to, without any engine state: shared by the operators and by the head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from hotspare.base.errors import Mistake, ProjectError
+from hotspare.expressions.aggregates import AggregateReader
+from hotspare.expressions.compiled import CompiledExpression, compile_assignment, compile_condition, compile_slot, compile_value
+from hotspare.expressions.prelude import NO_PRELUDE, Prelude, Variable, prelude_of
+from hotspare.expressions.programs import CompiledProgram, Compiling, FunctionStep
+from hotspare.expressions.tree import TypedField, ValueType, fields_used
+from hotspare.model.names import EXPRESSION_LENGTH_MAX, unprintable
+from hotspare.model.project import NO_INITIALIZATION, Expression, Initialization, Window, WindowId
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import Field, Schema
+from hotspare.model.window_type import Computed, Counting, Given, Use
+from hotspare.windows.registry import type_of
+
+
+@dataclass(frozen=True, slots=True)
+class Assignments:
+    """One expression per field of a window's schema, in its order; fields taken from the input are expressions too.
+
+    `text_bytes_max`: so much is kept of a computed string; 0: all.
+    """
+
+    outputs: tuple[CompiledExpression, ...]
+    text_bytes_max: int = 0
+    state: tuple[Variable, ...] = ()
+    """Variables that the window keeps from event to event."""
+    prepared: tuple[FunctionStep, ...] = ()
+    """What is made before, under names that the expressions may read."""
+    order: tuple[int, ...] = ()
+    """In which order the expressions are worked on, where later ones see the values of earlier ones; else any."""
+
+
+def compile_assignments(
+    window: ResolvedWindow,
+    given: Schema,
+    computed: Iterable[tuple[Field, Expression | None]],
+    counting: Counting = Counting.REFUSED,
+    initialization: Initialization = NO_INITIALIZATION,
+) -> Assignments:
+    """Every field with its expression, or None where it is the input field of its name. ProjectError with all mistakes."""
+    computed = tuple(computed)
+    prelude = prelude_for(window.id, initialization, [expression for _, expression in computed if expression is not None])
+    outputs: list[CompiledExpression] = []
+    mistakes: list[Mistake] = []
+    for field, expression in computed:
+        try:
+            if expression is None:
+                outputs.append(_taken(window, given, field))
+            else:
+                outputs.append(compile_assignment(expression, given, field, str(window.id), counting, prelude))
+        except ProjectError as error:
+            mistakes += error.mistakes
+    if mistakes:
+        raise ProjectError(str(window.id), mistakes)
+    return Assignments(tuple(outputs), window.window.text_bytes_max, prelude.state)
+
+
+def assignments_of(window: ResolvedWindow, given: Schema, program: CompiledProgram) -> Assignments:
+    """Of functions that see each other; fields without one are taken from the input. ProjectError with all mistakes."""
+    steps = {step.name: step.expression for step in program.own.outputs}
+    order = {name: place for place, name in enumerate(steps)}
+    outputs: list[CompiledExpression] = []
+    mistakes: list[Mistake] = []
+    for field in window.schema.fields:
+        if field.name not in steps:
+            try:
+                outputs.append(_taken(window, given, field))
+            except ProjectError as error:
+                mistakes += error.mistakes
+            continue
+        later = [step.expression for step in program.own.outputs[order[field.name] + 1 :]]
+        is_seen = field.name not in given.index and any(field.name in each.fields for each in later)
+        outputs.append(replace(steps[field.name], passed_field="") if is_seen else steps[field.name])
+    if mistakes:
+        raise ProjectError(str(window.id), mistakes)
+    places = sorted((order[field.name], i) for i, field in enumerate(window.schema.fields) if field.name in order)
+    return Assignments(
+        tuple(outputs), window.window.text_bytes_max, prepared=program.own.prepared, order=tuple(i for _, i in places)
+    )
+
+
+def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[Given]) -> tuple[Mistake, ...]:
+    """Every mistake in the expressions of a window, whose other parts may be mistaken too (`model.load.ExpressionCheck`).
+
+    An expression that is for no field, or nobody knows for which, is only read. One that no expression can be is left to the model.
+    """
+    compiling: list[tuple[Expression, Callable[[], CompiledExpression]]] = []
+    visible = type_of(window).visible(window, given)
+    mistakes: list[Mistake] = []
+    if visible is not None:
+        program = type_of(window).program(window)
+        if program is not None and window.schema is not None:
+            for each in given:
+                if each.schema is not None:
+                    of_program = Compiling(each.schema, window.schema, str(window_id), each.name or "input")
+                    of_program.program(program)
+                    mistakes += of_program.mistakes
+        else:
+            expressions = tuple(type_of(window).computed(window))
+            compiling += [(each.expression, partial(_compiled, each, visible, window_id, expressions)) for each in expressions]
+    made = type_of(window).schema(window, given)
+    if window.splitter is not None and made is not None:
+        compiling.append((window.splitter, partial(splitter_of, window_id, window, made)))
+    for expression, compiled in compiling:
+        text = expression.text
+        if not text.strip() or len(text) > EXPRESSION_LENGTH_MAX or unprintable(text):
+            continue
+        try:
+            compiled()
+        except ProjectError as error:
+            mistakes += error.mistakes
+    return tuple(dict.fromkeys(mistakes))
+
+
+def prelude_for(window_id: WindowId, initialization: Initialization, expressions: Iterable[Expression]) -> Prelude:
+    """What the code of a window gives to these expressions, which are all that see it."""
+    if initialization == NO_INITIALIZATION:
+        return NO_PRELUDE
+    return prelude_of(initialization, tuple(expressions), f"window {window_id}")
+
+
+def splitter_of(window_id: WindowId, window: Window, schema: Schema) -> CompiledExpression:
+    """The slot of an event that leaves; ProjectError with its mistakes."""
+    assert window.splitter is not None
+    prelude = prelude_for(window_id, window.splitter_initialization, [window.splitter])
+    return compile_slot(window.splitter, schema, str(window_id), prelude)
+
+
+def _compiled(computed: Computed, visible: Schema, window_id: WindowId, siblings: Sequence[Computed]) -> CompiledExpression:
+    """`siblings`: all expressions of the window."""
+    of_same = [each.expression for each in siblings if each.initialization == computed.initialization]
+    prelude, label = prelude_for(window_id, computed.initialization, of_same), str(window_id)
+    if computed.use is Use.CONDITION:
+        return compile_condition(computed.expression, visible, label, prelude, computed.counting)
+    if computed.use is Use.AGGREGATE:
+        of_field = f"window {label}" + ("" if computed.field is None else f", field {computed.field.name}")
+        return AggregateReader(visible, computed.groups, prelude).compiled(computed.expression, computed.field, of_field)
+    if computed.field is None:
+        return compile_value(computed.expression, visible, label, computed.counting, prelude)
+    return compile_assignment(computed.expression, visible, computed.field, label, computed.counting, prelude)
+
+
+def _taken(window: ResolvedWindow, given: Schema, field: Field) -> CompiledExpression:
+    """The input field of the same name and type."""
+    place = given.index.get(field.name)
+    label = f"window {window.id}, field {field.name}"
+    if place is None or given.fields[place].type is not field.type:
+        found = "does not exist" if place is None else f"is {given.fields[place].type.value}"
+        message = f"{label}: it has no expression, and the input field {field.name} {found}"
+        hint = f"its input has {given}"
+        raise ProjectError(label, [Mistake(window.window.place, message, hint)])
+    tree = TypedField(field.name, ValueType.of(field.type))
+    return CompiledExpression(field.name, label, tree, fields_used(tree), field.name)

@@ -1,0 +1,83 @@
+"""Conditions and assignments of numbers over a few rows of a chunk, one after the other: Arrow's columns pay for many rows only.
+
+What is not certain to be the same to the bit (`expressions.number_steps`), such as a failure, is left to the columns.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hotspare.expressions.compiled import CompiledExpression
+from hotspare.expressions.number_steps import NotKnown, number_step
+from hotspare.expressions.single_values import RowFailed, Step, Values
+from hotspare.model.types import FieldType, Schema
+from hotspare.rows.chunk import Bools, Chunk, all_true
+from hotspare.windows.shared.stateless import Projection, Selection, Work
+
+FEW_ROWS_MAX = 16
+"""Beyond so many rows columns cost less."""
+_NUMBERS = (FieldType.INT32, FieldType.INT64, FieldType.DOUBLE)
+_CONDITION = -1
+
+
+class _Field(NamedTuple):
+    name: str
+    place: int
+    is_double: bool
+
+
+class FewRows:
+    """`work` over rows of the schema `given`; it can do nothing where it would take more than the numbers of each row."""
+
+    def __init__(self, work: Work, given: Schema) -> None:
+        found = _expressions_of(work)
+        expressions = found or []
+        names = {name for _, each in expressions for name in each.fields}
+        fields = [(name, at) for name, at in given.index.items() if name in names and given.fields[at].type in _NUMBERS]
+        steps = [(at, step) for at, each in expressions if (step := number_step(each.tree)) is not None]
+        self._can = found is not None and len(steps) == len(expressions) and len(fields) == len(names)
+        self._fields = [_Field(name, at, given.fields[at].type is FieldType.DOUBLE) for name, at in fields]
+        self._steps: list[tuple[int, Step]] = steps
+
+    def passing(self, given: Chunk, made: Chunk) -> Bools | None:
+        """Write what is computed of each row of `given` into `made`; which rows pass. None: the columns are to be asked, which
+        write all of it."""
+        if not self._can or len(given) > FEW_ROWS_MAX:
+            return None
+        passes = all_true(len(given))
+        lanes, doubles, valid = given.lanes, given.lanes.view(np.float64), given.valid
+        try:
+            for row in range(len(given)):
+                values: Values = {}
+                for name, at, is_double in self._fields:
+                    values[name] = (doubles if is_double else lanes).item(row, at) if valid.item(row, at) else None
+                for at, step in self._steps:
+                    value = step(values)
+                    if at == _CONDITION:
+                        passes[row] = value is True
+                    else:
+                        _write(made, row, at, value)
+        except (RowFailed, NotKnown):
+            return None
+        return passes
+
+
+def _expressions_of(work: Work) -> list[tuple[int, CompiledExpression]] | None:
+    """With the place that each computes; None where there is more to do."""
+    if isinstance(work, Selection):
+        return [(_CONDITION, work.condition)]
+    if isinstance(work, Projection) and not work.assignments.prepared:
+        return list(work.computed)
+    return None
+
+
+def _write(made: Chunk, row: int, at: int, value: float | None) -> None:
+    made.valid[row, at] = value is not None
+    if isinstance(value, float):
+        if value != value:
+            raise NotKnown
+        made.lanes.view(np.float64)[row, at] = value
+    else:
+        made.lanes[row, at] = value or 0

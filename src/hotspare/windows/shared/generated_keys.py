@@ -1,0 +1,34 @@
+"""Keys that a window makes itself: those of a source without keys of its own, and of what comes of many events (SPEC A16, F9).
+
+An int64 key counts 0, 1, 2 ... A string key has the look of a GUID and is computed from the window's name and the same counter,
+so it is the same in every engine and after a restore (SPEC Z8). Shard k of a project counts from k * 2**48, so no two shards make
+the same key."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hotspare.model.project import WindowId
+from hotspare.model.types import FieldType, Schema
+from hotspare.rows.chunk import Bools, Int64s
+from hotspare.table.identifiers import identifiers, seed_of
+from hotspare.table.strings import StringTable
+
+
+class KeyMaker:
+    """Of a window whose schema has one key."""
+
+    def __init__(self, window: WindowId, schema: Schema) -> None:
+        self._key = schema.key_indexes[0] if schema.key_indexes else 0
+        self._is_text = schema.fields[self._key].type is FieldType.STRING
+        self._seed = seed_of(str(window))
+
+    def write(self, counter: Int64s, lanes: Int64s, valid: Bools, strings: StringTable) -> None:
+        """Write the key of every row, and count on in the first entry of `counter`."""
+        first, count = int(counter[0]), len(lanes)
+        counter[0] += count
+        valid[:, self._key] = True
+        if self._is_text:
+            lanes[:, self._key] = identifiers(self._seed, np.arange(first, first + count), strings)
+        else:
+            lanes[:, self._key] = np.arange(first, first + count)

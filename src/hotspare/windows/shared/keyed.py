@@ -1,0 +1,165 @@
+"""What windows with an index share: a relation as that index, its retention, and words for what it refuses."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.model.project import Emit, Eviction, IndexType, Retention, RetentionKind, Window
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import FieldType, Schema
+from hotspare.rows.changelog import PUBLISHED, Changelog, Deletes, Keys, Opcodes
+from hotspare.rows.chunk import Chunk, Timeline, by_retention
+from hotspare.rows.event_texts import event_texts
+from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.table.absent import WhenRead
+from hotspare.table.lanes import coded_columns, to_arrow_columns
+from hotspare.table.loops import relation as k
+from hotspare.table.loops.slots import UNSET
+from hotspare.table.pages import Counters, Page, Part
+from hotspare.table.relation import KEEP_ALL, Change, Relation, Resolution, RowTime, Shape
+from hotspare.table.strings import StringTable
+from hotspare.table.text_pieces import text_pieces
+from hotspare.windows.idle.operator import event_clock, idle_beats
+from hotspare.windows.shared.contract import Applied, BadReason, Clock
+from hotspare.windows.shared.stateless import deletes
+
+_KIND: dict[RetentionKind, int] = {
+    RetentionKind.BYTIME_SLIDING: k.TIME_SLIDING,
+    RetentionKind.BYTIME_JUMPING: k.TIME_JUMPING,
+    RetentionKind.BYTIME_JUMPING_LOOKBACK: k.TIME_LOOKBACK,
+    RetentionKind.BYCOUNT_SLIDING: k.COUNT_SLIDING,
+    RetentionKind.BYCOUNT_JUMPING: k.COUNT_JUMPING,
+}
+_REASON: dict[int, BadReason] = {
+    int(k.REFUSED_NULL_KEY): BadReason.NULL_KEY,
+    int(k.REFUSED_NULL_TIME): BadReason.NULL_TIME,
+    int(k.REFUSED_KEY_EXISTS): BadReason.KEY_EXISTS,
+    int(k.REFUSED_KEY_UNKNOWN): BadReason.KEY_UNKNOWN,
+    int(k.REFUSED_NULL_GROUP): BadReason.NULL_GROUP,
+}
+_CAUSES = [(str(_REASON[why]), _REASON[why].sentence) for why in range(len(_REASON))]
+_DATE_UNIT_US = 1_000_000
+ROWS, CAME = "rows", "came"
+"""Parts of a page: the rows of a window, and when the newest event was appended that tells the time."""
+EVENT_TIME_US_MAX = 2**61
+"""73,000 years: the difference of two such times is no overflow, whatever an event says."""
+
+
+def relation_of(schema: Schema, retention: Retention | None = None, given: Changelog = PUBLISHED) -> Relation:
+    """A fresh index for rows of `schema`, to which such events come."""
+    by = tuple(schema.index[name] for name in retention.by) if retention is not None else ()
+    shape = Shape(len(schema), schema.key_indexes, coded_columns(schema), by)
+    new_keys = 0 if given.keys is Keys.ANY else 1
+    in_order = 1 if new_keys and finds_the_oldest(given, retention) else 0
+    if retention is None:
+        return Relation(shape, KEEP_ALL._replace(new_keys=new_keys, in_order=in_order), reading=WhenRead.AT_USE)
+    kind = _KIND[retention.kind] if not by else k.COUNT_OF_GROUP
+    unit = retention.unit_us if kind == k.TIME_LOOKBACK else retention.limit
+    by_event, evicts_first = 1 if retention.time_field else 0, 1 if retention.eviction is Eviction.BEFORE else 0
+    policy = k.Policy(kind, retention.limit, max(unit, 1), by_event, new_keys, in_order, evicts_first)
+    return Relation(shape, policy, reading=WhenRead.AT_USE)
+
+
+def finds_the_oldest(given: Changelog, retention: Retention | None) -> bool:
+    """Whether what is to be deleted is always the first to have arrived, if it is there: then no index is ever needed."""
+    return given.opcodes is Opcodes.INSERTS or (given.deletes is Deletes.OLDEST and expelled_by(retention) is Deletes.OLDEST)
+
+
+def expelled_by(retention: Retention | None) -> Deletes:
+    """Which rows a relation expels: by event time, and of groups, others than the oldest."""
+    return Deletes.ANY if retention is not None and (retention.time_field or retention.by) else Deletes.OLDEST
+
+
+def kept_by(given: Changelog, retention: Retention | None) -> Changelog:
+    """Returns what is known of the events that a relation with this retention emits for such ones."""
+    if retention is None:
+        return given.indexed()
+    return given.forgotten(expelled_by(retention), retention.eviction)
+
+
+def keeps_index(window: Window, given: Changelog) -> bool:
+    """Whether a window keeps an index of its rows. One that emits what is new of inserts does not: each is a row of its own."""
+    is_stream = window.emission.emit is Emit.NEW and given.opcodes is Opcodes.INSERTS
+    return window.index is not IndexType.EMPTY and not is_stream
+
+
+def clock_of(retention: Retention | None, idle_us: int) -> Clock:
+    """Returns what a relation with this retention needs of time; `idle_us` as in `ResolvedWindow`."""
+    if retention is None or retention.kind.is_by_count:
+        return Clock.NONE
+    return event_clock(idle_us) if retention.time_field else Clock.TICKS
+
+
+class KeptRows:
+    """The rows of a window whose index has the schema of its input, and their retention: the parts `ROWS` and `CAME` of its page.
+    Immutable; `clock` and `leaving` are those of the window."""
+
+    def __init__(self, window: ResolvedWindow, retention: Retention | None, given: Changelog) -> None:
+        self._schema, self._retention, self._given = window.schema, retention, given
+        self.clock, self.leaving = clock_of(retention, window.idle_us), kept_by(given, retention)
+        self._idle_us = window.idle_us if self.clock.has_event_time else 0
+        columns = [self._schema.index[name] for name in retention.by] if retention is not None else []
+        self._double_groups = tuple(each for each in columns if self._schema.fields[each].type is FieldType.DOUBLE)
+
+    def parts(self) -> dict[str, Part]:
+        """Returns fresh parts."""
+        found: dict[str, Part] = {ROWS: relation_of(self._schema, self._retention, self._given)}
+        if self._idle_us:
+            found[CAME] = came = Counters(1)
+            came.values[0] = UNSET
+        return found
+
+    def apply(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> Applied:
+        """Resolves a chunk, or goes on with an earlier one."""
+        relation, rows_max = cast(Relation, page.parts[ROWS]), 3 * len(chunk) + timeline.extra_rows_max
+        if relation.is_done:
+            chunk = chunk.with_plain_doubles(self._double_groups)
+            change = relation.change(chunk, timeline, self._row_time(page, chunk, timeline), rows_max)
+        else:
+            change = relation.go_on(rows_max)
+        return Applied(change.chunk, refusals(change, change.given, self._schema, strings), change.until)
+
+    def _row_time(self, page: Page, chunk: Chunk, timeline: Timeline) -> RowTime | None:
+        """Returns the event time of each row, None if retention does not go by it. Times beyond EVENT_TIME_US_MAX count as that."""
+        if self._retention is None or not self._retention.time_field:
+            return None
+        column = self._schema.index[self._retention.time_field]
+        unit = _DATE_UNIT_US if self._schema.fields[column].type is FieldType.DATE else 1
+        farthest = EVENT_TIME_US_MAX // unit
+        time_us, valid = np.clip(chunk.lanes[:, column], -farthest, farthest) * unit, np.ascontiguousarray(chunk.valid[:, column])
+        if not self._idle_us:
+            return RowTime(time_us, valid)
+        tells_time = valid & ~deletes(chunk.opcode) & ~by_retention(chunk)
+        came_us = cast(Counters, page.parts[CAME]).values
+        return RowTime(time_us, valid, idle_beats(came_us, chunk.rank[tells_time], timeline, self._idle_us))
+
+
+def resolved_events(
+    relation: Part, chunk: Chunk, timeline: Timeline, schema: Schema, strings: StringTable
+) -> tuple[Chunk, BadEvents]:
+    """What an index of input rows makes of a chunk of `schema`, and what it refuses."""
+    change = cast(Relation, relation).change(chunk, timeline)
+    return change.chunk, refusals(change, chunk, schema, strings)
+
+
+def refusals(done: Change | Resolution, chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:
+    """Bad events for the rows of `chunk`, which is of `schema`, that were refused."""
+    if not len(done.refused_row):
+        return NO_BAD_EVENTS
+    return bad_events(Refusals.of(done.refused_row, done.refused_why, _CAUSES), chunk, schema, strings)
+
+
+def bad_events(refused: Refusals, chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:
+    """Bad events for rows of `chunk`, which is of `schema`."""
+    if not len(refused):
+        return NO_BAD_EVENTS
+    rows = refused.rows
+    of = chunk.taken(rows)
+    texts = [
+        event_texts(schema, of.opcode[begin:end], to_arrow_columns(of.lanes[begin:end], of.valid[begin:end], schema, strings))
+        for begin, end in text_pieces(of.lanes, coded_columns(schema), strings)
+    ]
+    return BadEvents(of.rank, (refused.reason, refused.message, pa.concat_arrays(texts)))

@@ -1,0 +1,61 @@
+"""Rows of several inputs as one stream: for windows that unite them, and for source windows that others forward to (SPEC A37)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hotspare.model.events import Opcode
+from hotspare.rows.changelog import PUBLISHED, Changelog
+from hotspare.rows.chunk import Chunk, Timeline
+from hotspare.table.loops.ordering import order_by_number
+from hotspare.table.pages import Page
+from hotspare.table.strings import StringTable
+from hotspare.windows.shared.contract import Applied, Operator
+
+
+class EntryOperator(Operator):
+    """The decoded events of a source window's topic, before others come in."""
+
+    leaving: Changelog = PUBLISHED
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        return Applied(inputs[0])
+
+
+class ForwardedOperator(Operator):
+    """What comes to a source window: events of its topic first, then of each window that forwards to it. These come as if they were
+    published: an update is an upsert, without its old values."""
+
+    leaving: Changelog = PUBLISHED
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        return Applied(merged([inputs[0], *map(published, inputs[1:])]))
+
+
+def published(chunk: Chunk) -> Chunk:
+    """Events that left a window, as somebody would publish them."""
+    blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
+    if not len(blocks):
+        return chunk
+    opcode, kept = chunk.opcode.copy(), np.ones(len(chunk), np.bool_)
+    opcode[blocks] = Opcode.UPSERT
+    kept[blocks + 1] = False
+    return Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid).taken(np.flatnonzero(kept))
+
+
+def merged(chunks: Sequence[Chunk]) -> Chunk:
+    """All rows, of one schema, in order: by rank, then by chunk, then as they came."""
+    filled = [chunk for chunk in chunks if len(chunk)]
+    if len(filled) < 2:
+        return filled[0] if filled else chunks[0]
+    rank = np.concatenate([chunk.rank for chunk in filled])
+    low = min(int(chunk.rank[0]) for chunk in filled)
+    high = max(int(chunk.rank[-1]) for chunk in filled)
+    order = np.empty(len(rank), np.int64)
+    order_by_number(rank - low, np.zeros(high - low + 1, np.int64), order)
+    names = ("opcode", "flags", "lanes", "valid")
+    columns = (np.concatenate([getattr(chunk, name) for chunk in filled]) for name in names)
+    opcode, flags, lanes, valid = (column.take(order, axis=0) for column in columns)
+    return Chunk(rank.take(order), opcode, flags, lanes, valid)

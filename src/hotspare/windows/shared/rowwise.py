@@ -1,0 +1,327 @@
+"""Windows that work on each event by itself: filter, compute and functional; and what their index does (SPEC A10-A14).
+
+    published events ─► given: input rows ─► evaluate ─► rows: what was put out ─► resolved events
+
+An index of input rows resolves published events: what comes out is computed from whole rows, old ones too. An index of what was put
+out gives a delete the values that went out for its row, and refuses an insert of a key that is there. Either is only made where its
+answers could not be had otherwise: of a relation's changelog, values that follow from a row's fields alone are computed again from
+the old fields. So what comes out is the same as if there were both.
+
+An update of which only the new or the old values come out is an insert or a delete. Deletes of what never came out disappear
+without a word: their event was reported when it came.
+
+Without an index (pi_EMPTY) a window passes through what it makes of each event. Where that cannot be right, it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.base.errors import Mistake, ProjectError
+from hotspare.expressions.checking import COUNTER_FIELD, MOMENT_FIELD, POSITION_FIELD
+from hotspare.expressions.compiled import EVENT_FIELDS, STATE_FIELD
+from hotspare.expressions.prelude import Variable
+from hotspare.expressions.statements import OF_WINDOW
+from hotspare.expressions.tree import ValueType
+from hotspare.model.events import Flag, Opcode
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.types import FieldType, Schema
+from hotspare.rows.changelog import Changelog, Keys, Opcodes
+from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline, is_all
+from hotspare.rows.refusals import NO_BAD_EVENTS, NOTHING_REFUSED, Refusals
+from hotspare.table.lanes import CODED, to_arrow, to_lane
+from hotspare.table.loops.columns import pick_columns
+from hotspare.table.pages import Counters, Page, Part
+from hotspare.table.relation import Relation
+from hotspare.table.strings import StringTable
+from hotspare.table.text_pieces import text_pieces
+from hotspare.windows.shared.contract import SHARD_BITS, Applied, Input, Operator
+from hotspare.windows.shared.few_rows import FewRows
+from hotspare.windows.shared.in_order import InOrder
+from hotspare.windows.shared.keyed import bad_events, keeps_index, refusals, relation_of, resolved_events
+from hotspare.windows.shared.stateless import Admission, Evaluation, Selection, Work, deletes, event_columns
+from hotspare.windows.shared.variables import Variables
+
+_PARTIAL = np.uint8(Flag.PARTIAL)
+GIVEN, ROWS, VARIABLES, COUNTER = "given", "rows", "variables", "counter"
+"""Parts of the page: the two indexes, what the code of the window keeps, and how many events came."""
+BESIDE_FIELDS = (COUNTER_FIELD, POSITION_FIELD, MOMENT_FIELD)
+"""What expressions may read of an event beside its fields, opcode and flags."""
+
+
+@dataclass(frozen=True, slots=True)
+class Indexes:
+    """Which indexes a window has, with what is known of the events that come to it; None: it has none."""
+
+    given: Changelog | None
+    rows: Changelog | None
+
+
+class RowWindow(Operator):
+    """Evaluates `work` over the rows of its one input."""
+
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input], work: Work, state: Sequence[Variable] = ()) -> None:
+        """`state`: variables that the window keeps from event to event."""
+        super().__init__(window, inputs)
+        self._state = tuple(state)
+        (self._given,) = self.inputs
+        self.work = work
+        self._few = FewRows(work, self._given.schema)
+        self._picks = np.array(work.picks, np.int64)
+        self._is_keyed = keeps_index(window.window, self._given.changelog)
+        self._passes_all = work.picks == tuple(range(len(self._given.schema)))
+        index = self._given.schema.index
+        self._read = read_of(self._given.schema, work.fields)
+        self._texts = tuple(i for _, i, type_ in self._read if type_ in CODED)
+        self._of_event = tuple(name for name in work.fields if name in EVENT_FIELDS and name not in index)
+        self._beside = tuple(name for name in work.fields if name in BESIDE_FIELDS)
+        if not self._is_keyed:
+            check_without_index(window, self._given, work)
+            self.indexes = Indexes(None, None)
+            self.leaving = work.leaving(self._given.changelog)
+        else:
+            self.indexes = indexes_of(self._given, work)
+            self.leaving = work.leaving(self._given.changelog.computed_from()).indexed()
+
+    @property
+    def in_head(self) -> Work | Admission | None:
+        return None if self._is_keyed or self._state or self._beside else self.work
+
+    def open(self) -> Page:
+        page = Page(self.own_parts())
+        if self.indexes.given is not None:
+            page.parts[GIVEN] = relation_of(self._given.schema, given=self.indexes.given)
+        if self.indexes.rows is not None:
+            page.parts[ROWS] = relation_of(self.schema, given=self.indexes.rows)
+        return page
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        (chunk,) = inputs
+        if not len(chunk):
+            return Applied(Chunk.empty(len(self.schema)))
+        bad = NO_BAD_EVENTS
+        if self.indexes.given is not None:
+            chunk, bad = resolved_events(page.parts[GIVEN], chunk, timeline, self._given.schema, strings)
+        made, passes, refused = self._evaluated(page, chunk, beside_fields(self._beside, page, chunk, timeline), strings)
+        if len(refused):
+            bad += bad_events(refused, chunk, self._given.schema, strings)
+        if self.indexes.rows is None:
+            made = passed_rows(whole(made) if self._is_keyed else made, passes)
+        else:
+            asked, keeps = _for_index(made, passes | self._stored_deletes(made))
+            change = cast(Relation, page.parts[ROWS]).change(asked, timeline)
+            bad += refusals(change, _picked(chunk, keeps), self._given.schema, strings)
+            made = change.chunk
+        return Applied(made, bad.by_rank())
+
+    def standing(self, page: Page, strings: StringTable) -> Chunk | None:
+        """Where nothing but input rows are kept, what was put out follows from these alone."""
+        if self.indexes.given is None or self.indexes.rows is not None:
+            return None
+        lanes, valid, _ = cast(Relation, page.parts[GIVEN]).stored()
+        made, passes, _ = self._evaluated(page, Chunk.of_rows(lanes, valid), {}, strings)
+        return passed_rows(made, passes)
+
+    def own_parts(self) -> dict[str, Part]:
+        """What the window remembers beside its indexes."""
+        parts: dict[str, Part] = {VARIABLES: Variables(self._state, OF_WINDOW)} if self._state else {}
+        return parts | counter_parts(self._beside)
+
+    def divide(self, page: Page, shard: int) -> None:
+        begin_counting(self._beside, page, shard)
+
+    def _stored_deletes(self, chunk: Chunk) -> Bools:
+        """Deletes that do not need to be computed: the values are in the index. A condition decides about them as about others,
+        but for one on what is no more as it was when the row came: time and number of the event, variables of the window."""
+        if isinstance(self.work, Selection) and not self._beside and not self._state:
+            return np.zeros(len(chunk), np.bool_)
+        return deletes(chunk.opcode)
+
+    def _columns(self, chunk: Chunk, strings: StringTable) -> dict[str, pa.Array]:
+        columns = event_columns(self._of_event, self._given.schema, chunk.opcode, chunk.flags) if self._of_event else {}
+        return columns | field_columns(self._read, chunk, strings)
+
+    def _evaluated(
+        self, page: Page, given: Chunk, others: Mapping[str, pa.Array], strings: StringTable
+    ) -> tuple[Chunk, Bools, Refusals]:
+        """Rows of the window's schema, those that do not pass as well; who passes; who is refused."""
+        made = given if self._passes_all else self._laid_out(given)
+        if (passes := self._few.passing(given, made)) is not None:
+            return made, passes, NOTHING_REFUSED
+
+        def columns(begin: int, end: int) -> dict[str, pa.Array]:
+            beside = {name: column.slice(begin, end - begin) for name, column in others.items()}
+            return self._columns(given.between(begin, end), strings) | beside
+
+        work = self.work
+        if self._state:
+            work = InOrder(work, cast(Variables, page.parts[VARIABLES]).values)
+        pieces = text_pieces(given.lanes, self._texts, strings)
+        passes, refused = evaluate_pieces(work, pieces, columns, made, self.schema, strings)
+        return made, passes, refused
+
+    def _laid_out(self, chunk: Chunk) -> Chunk:
+        """Rows of the window's schema, nothing computed yet."""
+        lanes = np.empty((len(chunk), len(self.schema)), np.int64)
+        valid = np.empty((len(chunk), len(self.schema)), np.bool_)
+        pick_columns(chunk.lanes, chunk.valid, self._picks, lanes, valid)
+        return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes, valid, chunk.is_whole)
+
+
+Read: TypeAlias = tuple[tuple[str, int, FieldType], ...]
+"""Fields that are read: name, place and type."""
+
+
+def read_of(schema: Schema, names: Sequence[str]) -> Read:
+    return tuple((name, schema.index[name], schema.fields[schema.index[name]].type) for name in names if name in schema.index)
+
+
+def field_columns(read: Read, chunk: Chunk, strings: StringTable) -> dict[str, pa.Array]:
+    return {name: to_arrow(chunk.lanes[:, i], chunk.valid[:, i], type_, strings) for name, i, type_ in read}
+
+
+def begin_counting(names: Sequence[str], page: Page, shard: int) -> None:
+    """What is drawn from the number of an event differs between shards; a window that has eventCounter() is in none."""
+    if POSITION_FIELD in names:
+        cast(Counters, page.parts[COUNTER]).values[0] = shard << SHARD_BITS
+
+
+def counter_parts(names: Sequence[str]) -> dict[str, Part]:
+    """What a page has for these names of BESIDE_FIELDS."""
+    return {COUNTER: Counters(1)} if any(name != MOMENT_FIELD for name in names) else {}
+
+
+def beside_fields(names: Sequence[str], page: Page, chunk: Chunk, timeline: Timeline) -> dict[str, pa.Array]:
+    """For each of these names of BESIDE_FIELDS the number of each event among those that came to the window, 1, 2, 3 ..., or its
+    time; null for deletes."""
+    found: dict[str, pa.Array] = {}
+    if counts := [name for name in names if name != MOMENT_FIELD]:
+        found |= _counted(counts, page, chunk)
+    if MOMENT_FIELD in names:
+        found[MOMENT_FIELD] = pa.array(timeline.time_us[chunk.rank], mask=deletes(chunk.opcode)).cast(ValueType.STAMP.arrow)
+    return found
+
+
+def _counted(names: Sequence[str], page: Page, chunk: Chunk) -> dict[str, pa.Array]:
+    counter = cast(Counters, page.parts[COUNTER]).values
+    counts = ~deletes(chunk.opcode)
+    numbers: Int64s = int(counter[0]) + np.cumsum(counts, dtype=np.int64)
+    if len(numbers):
+        counter[0] = numbers[-1]
+    column = pa.array(numbers) if is_all(counts) else pa.array(numbers, pa.int64(), mask=~counts)
+    return dict.fromkeys(names, column)
+
+
+def indexes_of(given: Input, work: Work) -> Indexes:
+    """What a keyed window has to remember."""
+    resolved = given.changelog.computed_from()
+    made = work.leaving(resolved)
+    of_events = work.reads_event(given.schema) and resolved.opcodes is Opcodes.RESOLVED
+    rows = made if made.keys is Keys.ANY or (of_events and not made.is_distinct) else None
+    return Indexes(None if resolved is given.changelog else given.changelog, rows)
+
+
+def evaluate_pieces(
+    work: Work,
+    pieces: Sequence[tuple[int, int]],
+    columns: Callable[[int, int], Mapping[str, pa.Array]],
+    made: Chunk,
+    schema: Schema,
+    strings: StringTable,
+) -> tuple[Bools, Refusals]:
+    """Compute fields of `made`, which is of `schema`, piece by piece of its rows (`text_pieces`), from the `columns` of each; who
+    passes, and who is refused."""
+    found: list[Evaluation] = []
+    for begin, end in pieces:
+        done = work.evaluate(columns(begin, end), made.opcode[begin:end])
+        for i, values in done.computed.items():
+            made.lanes[begin:end, i], made.valid[begin:end, i] = to_lane(values, schema.fields[i].type, strings)
+        found.append(done)
+    if len(found) == 1:
+        return found[0].passes, found[0].refused
+    refused = Refusals.joined([(begin, done.refused) for (begin, _), done in zip(pieces, found, strict=True)])
+    return np.concatenate([done.passes for done in found]), refused
+
+
+def check_without_index(window: ResolvedWindow, given: Input, work: Work) -> None:
+    """ProjectError where a window that keeps nothing cannot be right."""
+    if isinstance(work, Selection) and work.wants_inserts:
+        return
+    keys = {given.schema.names[i] for i in given.schema.key_indexes}
+    needs_rows = given.changelog.opcodes is Opcodes.PUBLISHED if isinstance(work, Selection) else given.changelog.needs_rows
+    if needs_rows and not keys.issuperset(work.fields):
+        raise unresolved(window)
+    is_told_what_was = given.changelog.opcodes is not Opcodes.RESOLVED or isinstance(work, Selection)
+    if not is_told_what_was and work.reads_event(given.schema):
+        counts = "eventCounter()" if COUNTER_FIELD in work.fields else "ESP_OPCODE or ESP_FLAGS"
+        counts = "guid() or random()" if POSITION_FIELD in work.fields else counts
+        counts = "the time of the event" if MOMENT_FIELD in work.fields else counts
+        what = "variables that it keeps" if STATE_FIELD in work.fields else counts
+        raise forgetful(window, f"computes from {what}", f"compute without {what}")
+
+
+def unresolved(window: ResolvedWindow) -> ProjectError:
+    """The window computes from published events and keeps no rows."""
+    source = window.inputs[0][0]
+    message = (
+        f"window {window.id} has the index pi_EMPTY, and what comes from {source} are events as they are published: "
+        "updates do not have the old values, partial updates and deletes not all new ones"
+    )
+    hint = f"give window {window.id} an index such as pi_HASH, or its source an index, or make the source insert-only"
+    return ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])
+
+
+def forgetful(window: ResolvedWindow, does: str, instead: str) -> ProjectError:
+    """The window would have to know what it put out, and keeps no rows."""
+    message = (
+        f"window {window.id} {does} and has the index pi_EMPTY: when a row is updated or deleted, also by retention, "
+        "it does not know what it put out for it"
+    )
+    hint = f"give the window an index such as pi_HASH, or {instead}"
+    return ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])
+
+
+def passed_rows(chunk: Chunk, passes: Bools) -> Chunk:
+    """The rows that pass. Of an update block, new without old is an insert, and old without new a delete."""
+    if is_all(passes):
+        return chunk
+    opcode = chunk.opcode.copy()
+    blocks = np.flatnonzero(opcode == Opcode.UPDATE_BLOCK)
+    opcode[blocks[~passes[blocks + 1]]] = Opcode.INSERT
+    return _picked(Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid), passes)
+
+
+def _for_index(chunk: Chunk, passes: Bools) -> tuple[Chunk, Bools]:
+    """What an index of what was put out is asked for, and which rows of the chunk that is.
+
+    An update block stays whole if its new values pass: whether the old ones are there, the index knows. A delete of a row that is
+    not there is no mistake: it may not have passed.
+    """
+    blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
+    keeps = passes.copy()
+    keeps[blocks + 1] |= passes[blocks]
+    opcode = chunk.opcode.copy()
+    alone = opcode == Opcode.DELETE
+    alone[blocks[passes[blocks]] + 1] = False
+    opcode[alone] = Opcode.SAFE_DELETE
+    return _picked(Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid), keeps), keeps
+
+
+def whole(chunk: Chunk) -> Chunk:
+    """As an index gives events out: the row is whole, so none is partial."""
+    if chunk.is_whole or not (chunk.flags & _PARTIAL).any():
+        return chunk
+    rest = chunk.flags & np.uint8(~Flag.PARTIAL & 0xFF)
+    flags = np.where(rest == 0, np.uint8(Flag.NORMAL), rest)
+    return Chunk(chunk.rank, chunk.opcode, flags, chunk.lanes, chunk.valid, is_whole=True)
+
+
+def _picked(chunk: Chunk, mask: Bools) -> Chunk:
+    if is_all(mask):
+        return chunk
+    return chunk.taken(np.flatnonzero(mask))

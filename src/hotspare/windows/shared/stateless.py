@@ -1,0 +1,321 @@
+"""What is made of each event by itself: the source's admission, a condition, assignments. One evaluation, wherever a window runs.
+
+    head   Arrow columns of decoded events ──┐
+                                             ├── Work.evaluate ── who passes, what is computed, who is refused
+    core   columns of a chunk's lanes ───────┘
+
+So what comes out, bad events included, does not depend on where a window runs. Deletes are not refused for what they hold: their
+event was reported when it came.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.expressions.checking import COUNTER_FIELD, MOMENT_FIELD, POSITION_FIELD
+from hotspare.expressions.compiled import EVENT_FIELDS, STATE_FIELD, CompiledExpression
+from hotspare.expressions.frame import Failures
+from hotspare.expressions.programs import ROWS_AT_ONCE, FunctionStep, parses
+from hotspare.expressions.tree import Typed, TypedCall, TypedField, TypedLiteral
+from hotspare.formats.csv.decode import DecodedRows
+from hotspare.model.events import OPCODE_LETTER, Opcode
+from hotspare.model.names import FLAGS_FIELD, OPCODE_FIELD
+from hotspare.model.project import AcceptedOpcodes
+from hotspare.model.types import Schema
+from hotspare.rows.bad_reasons import BadReason
+from hotspare.rows.changelog import Changelog
+from hotspare.rows.chunk import Bools, UInt8s, all_true, is_all
+from hotspare.rows.elementwise import chosen, cut_texts, true_mask
+from hotspare.rows.event_texts import event_texts
+from hotspare.rows.letters import flag_letters, opcode_letters
+from hotspare.rows.refusals import NOTHING_REFUSED, BadRows, Refusals
+from hotspare.windows.shared.expressions import Assignments
+
+_DELETE, _SAFE_DELETE = int(Opcode.DELETE), int(Opcode.SAFE_DELETE)
+
+
+OF_EVENT = (*EVENT_FIELDS, COUNTER_FIELD, POSITION_FIELD, MOMENT_FIELD, STATE_FIELD)
+"""Names that an expression may read beside fields: what comes of them depends on more than the values of a row."""
+
+
+def deletes(opcode: UInt8s) -> Bools:
+    """Which events are deletes of either kind."""
+    found: Bools = (opcode == _DELETE) | (opcode == _SAFE_DELETE)
+    return found
+
+
+class Evaluation(NamedTuple):
+    """passes    bool[n]: events that come out
+    computed  arrays of n values by place in the schema that comes out; null where a row failed
+    refused   rising by row; none of them passes
+    """
+
+    passes: Bools
+    computed: Mapping[int, pa.Array]
+    refused: Refusals
+
+
+class Work(ABC):
+    """Elementwise, and plain data, so that it travels to Spark's workers."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> tuple[str, ...]:
+        """Names of the columns that `evaluate` reads."""
+
+    @property
+    @abstractmethod
+    def picks(self) -> tuple[int, ...]:
+        """For each field that comes out the place of the given field that it is, or -1 where it is computed."""
+
+    @abstractmethod
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        """`columns` has an array of as many values as there are opcodes for each of `fields`."""
+
+    def leaving(self, given: Changelog) -> Changelog:
+        """What is known of the events that come out of such ones."""
+        return given
+
+    def reads_event(self, given: Schema) -> bool:
+        """Whether what comes of a row depends on more than its values: on opcode, flags or the count of events."""
+        return any(name not in given.index for name in self.fields if name in OF_EVENT)
+
+
+@dataclass(frozen=True)
+class Selection(Work):
+    """A condition: an event passes where it is true; null is not."""
+
+    condition: CompiledExpression
+    given: Schema
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.condition.fields
+
+    @property
+    def picks(self) -> tuple[int, ...]:
+        return tuple(range(len(self.given)))
+
+    @property
+    def wants_inserts(self) -> bool:
+        """Whether nothing but inserts passes, whatever they hold: the condition asks for `ESP_OPCODE = 'I'`."""
+        return OPCODE_FIELD not in self.given.index and _asks_for_inserts(self.condition.tree)
+
+    def leaving(self, given: Changelog) -> Changelog:
+        if self.wants_inserts:
+            return given.inserts()
+        return given.picked() if self.reads_event(self.given) else given
+
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        values, failures = self.condition.evaluate(columns, len(opcode))
+        return Evaluation(true_mask(values), {}, reported([failures] if len(failures) else [], opcode))
+
+
+def _asks_for_inserts(tree: Typed) -> bool:
+    if not isinstance(tree, TypedCall):
+        return False
+    if tree.function == "and":
+        return any(_asks_for_inserts(argument) for argument in tree.arguments)
+    sides = {a.name if isinstance(a, TypedField) else a.value if isinstance(a, TypedLiteral) else None for a in tree.arguments}
+    return tree.function == "equal" and sides == {OPCODE_FIELD, OPCODE_LETTER[Opcode.INSERT]}
+
+
+@dataclass(frozen=True)
+class Projection(Work):
+    """Assignments: every event passes, laid out anew, but those on which an expression fails. `names`: of the fields that come out,
+    where expressions see each other's values."""
+
+    assignments: Assignments
+    given: Schema
+    names: tuple[str, ...] = ()
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        made: set[str] = set()
+        found: dict[str, None] = {}
+        for step in self.assignments.prepared:
+            found |= dict.fromkeys(name for name in step.expression.fields if name not in made)
+            made.add(step.name)
+        for i, output in self.computed:
+            found |= dict.fromkeys(name for name in output.fields if name not in made)
+            made |= {self.names[i]} - self.given.index.keys() if self.names else set()
+        return tuple(found)
+
+    @cached_property
+    def picks(self) -> tuple[int, ...]:
+        return tuple(self.given.index.get(output.passed_field, -1) for output in self.assignments.outputs)
+
+    @cached_property
+    def computed(self) -> tuple[tuple[int, CompiledExpression], ...]:
+        """The fields that are not passed, by place, in the order in which they are worked on."""
+        outputs = self.assignments.outputs
+        places = [*self.assignments.order, *(i for i in range(len(outputs)) if i not in self.assignments.order)]
+        return tuple((i, outputs[i]) for i in places if self.picks[i] < 0)
+
+    @cached_property
+    def _parses(self) -> bool:
+        return parses([*self.assignments.prepared, *(FunctionStep("", output) for _, output in self.computed)])
+
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        if not self._parses or len(opcode) <= ROWS_AT_ONCE:
+            return self._at_once(columns, opcode)
+        starts = range(0, len(opcode), ROWS_AT_ONCE)
+        parts = [
+            self._at_once({n: c.slice(at, ROWS_AT_ONCE) for n, c in columns.items()}, opcode[at : at + ROWS_AT_ONCE])
+            for at in starts
+        ]
+        computed = {i: pa.concat_arrays([part.computed[i] for part in parts]) for i, _ in self.computed}
+        refused = Refusals.joined([(at, part.refused) for at, part in zip(starts, parts, strict=True)])
+        return Evaluation(np.concatenate([part.passes for part in parts]), computed, refused)
+
+    def _at_once(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        count, memo, seen = len(opcode), dict[Any, Any](), columns
+        computed: dict[int, pa.Array] = {}
+        failed: list[Failures] = []
+        if self.names:
+            seen = dict(columns)
+            for step in self.assignments.prepared:
+                seen[step.name], failures = step.expression.evaluate(seen, count, memo)
+                failed.append(failures)
+        for i, output in self.computed:
+            values, failures = output.evaluate(seen, count, memo)
+            computed[i] = cut_texts(values, self.assignments.text_bytes_max)
+            failed.append(failures)
+            if self.names and self.names[i] not in self.given.index:
+                seen = {**seen, self.names[i]: computed[i]}
+        passes = all_true(count)
+        some = [failures for failures in failed if len(failures)]
+        for failures in some:
+            passes[failures.rows] = False
+        return Evaluation(passes, computed, reported(some, opcode))
+
+
+@dataclass(frozen=True)
+class Splitting(Work):
+    """A number for each event, which passes whatever it is; field 0 of what is computed."""
+
+    slot: CompiledExpression
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.slot.fields
+
+    @property
+    def picks(self) -> tuple[int, ...]:
+        return (-1,)
+
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        values, failures = self.slot.evaluate(columns, len(opcode))
+        return Evaluation(all_true(len(opcode)), {0: values}, reported([failures] if len(failures) else [], opcode))
+
+
+def reported(failed: Sequence[Failures], opcode: UInt8s) -> Refusals:
+    """The first failure of each row, but for deletes; of `failed` none is empty."""
+    if not failed:
+        return NOTHING_REFUSED
+    shift = np.cumsum([0, *(len(failures.causes) for failures in failed)])
+    rows = np.concatenate([failures.rows for failures in failed])
+    cause = np.concatenate([failures.cause + at for failures, at in zip(failed, shift, strict=False)])
+    rows, first = np.unique(rows, return_index=True)
+    counts = ~deletes(opcode[rows])
+    return Refusals.of(rows[counts], cause[first][counts], [each for failures in failed for each in failures.causes])
+
+
+_INSERTS_ALONE = f"{BadReason.NOT_INSERT.sentence}; set opcodes: any to take updates and deletes"
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What a source window refuses (SPEC A15)."""
+
+    accepts: AcceptedOpcodes
+
+    def refused(self, opcode: UInt8s, keyless: Bools) -> Refusals:
+        """`keyless`: events with a key field that is null, where that is a reason."""
+        wrong = (opcode != Opcode.INSERT) & (self.accepts is AcceptedOpcodes.INSERT_ONLY)
+        rows = np.flatnonzero(wrong | keyless)
+        causes = [(BadReason.NOT_INSERT, _INSERTS_ALONE), (BadReason.NULL_KEY, BadReason.NULL_KEY.sentence)]
+        return Refusals.of(rows, (~wrong[rows]).astype(np.int64), causes)
+
+
+@dataclass(frozen=True)
+class HeadWindow:
+    """A window of a chain in the head: `work` over events of the schema `given`; a source has an admission instead."""
+
+    window: str
+    given: Schema
+    work: Work | Admission
+
+    def run(self, rows: DecodedRows, bad: list[BadRows]) -> DecodedRows:
+        """What comes out. Events that are refused are added to `bad`, with the name of the window."""
+        if isinstance(self.work, Admission):
+            refused = self.work.refused(rows.opcode, self._keyless(rows))
+            passes = np.ones(len(rows.opcode), np.bool_)
+            passes[refused.rows] = False
+            columns = rows.columns
+        else:
+            done = self.work.evaluate(self._named(rows, self.work.fields), rows.opcode)
+            refused, passes = done.refused, done.passes
+            columns = [rows.columns[at] if at >= 0 else done.computed[i] for i, at in enumerate(self.work.picks)]
+        if len(refused):
+            bad.append(refused_rows(rows, refused, self.given, self.window))
+        return passed_rows(rows, passes, columns)
+
+    def _keyless(self, rows: DecodedRows) -> Bools:
+        keyless = np.zeros(len(rows.opcode), np.bool_)
+        for place in self.given.key_indexes:
+            if rows.columns[place].null_count:
+                keyless |= rows.columns[place].is_null().to_numpy(zero_copy_only=False)
+        return keyless
+
+    def _named(self, rows: DecodedRows, names: Sequence[str]) -> dict[str, pa.Array]:
+        columns = {name: rows.columns[self.given.index[name]] for name in names if name in self.given.index}
+        return columns | event_columns(names, self.given, rows.opcode, rows.flags)
+
+
+def refused_rows(rows: DecodedRows, refused: Refusals, given: Schema, window: str) -> BadRows:
+    """Those of `rows`, which are of the schema `given`, that `window` refuses."""
+    at = refused.rows
+    texts = event_texts(given, rows.opcode[at], [chosen(column, at) for column in rows.columns])
+    return BadRows(rows.message[at], rows.index[at].astype(np.int64), refused.reason, refused.message, texts, window)
+
+
+def passed_rows(rows: DecodedRows, passes: Bools, columns: Sequence[pa.Array]) -> DecodedRows:
+    """Those that pass, with `columns` for theirs."""
+    if is_all(passes):
+        return DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, list(columns))
+    kept = np.flatnonzero(passes)
+    values = [chosen(column, kept) for column in columns]
+    return DecodedRows(rows.message[kept], rows.index[kept], rows.opcode[kept], rows.flags[kept], values)
+
+
+def event_columns(names: Sequence[str], given: Schema, opcode: UInt8s, flags: UInt8s) -> dict[str, pa.Array]:
+    """Those of `names` that are opcode or flags, where no field of `given` has the name (SPEC A26)."""
+    found: dict[str, pa.Array] = {}
+    if OPCODE_FIELD in names and OPCODE_FIELD not in given.index:
+        found[OPCODE_FIELD] = opcode_letters(opcode)
+    if FLAGS_FIELD in names and FLAGS_FIELD not in given.index:
+        found[FLAGS_FIELD] = flag_letters(flags)
+    return found
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Windows one after another, a source first. `schema`: that of the last one."""
+
+    windows: tuple[HeadWindow, ...]
+    schema: Schema
+
+    def run(self, rows: DecodedRows) -> tuple[DecodedRows, list[BadRows]]:
+        """What comes out, and the events that a window could not take. Elementwise."""
+        bad: list[BadRows] = []
+        for window in self.windows:
+            rows = window.run(rows, bad)
+        return rows, bad

@@ -1,0 +1,243 @@
+"""StateDB reader window: what a database of others has for each event of its input (SPEC G13, G14).
+
+Its input is no input of its operator: the active engine asks for what that put out, and brings the answers in by the window's own
+topic. So an answer is input, recorded and the same for every engine, whatever the database says a moment later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hotspare.base.errors import Place
+from hotspare.model.frontends.esp_xml.elements import ElementShape, shape, window_shape
+from hotspare.model.frontends.esp_xml.values import EspValues
+from hotspare.model.frontends.esp_xml.written import Xml
+from hotspare.model.frontends.values import chosen
+from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.yaml.values import YamlValues
+from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import nearest, repeated
+from hotspare.model.project import Window
+from hotspare.model.statedb import (
+    SERVER_SHAPE,
+    AnswerField,
+    From,
+    Generated,
+    RecordAggregate,
+    RecordQuery,
+    check_server,
+    pairs,
+    read_server,
+    write_server,
+)
+from hotspare.model.types import FieldType, Schema
+from hotspare.model.window_type import Carried, EntersBy, Given, WindowType
+
+_SELECTED = re.compile(r"(?:(sum|avg|min|max|count)\()?(input|query)\.([A-Za-z_]\w*)(\))?", re.ASCII)
+_PARTED = re.compile(r"\s*(?:,|;|&&|\band\b)\s*")
+_ESP = {
+    RecordAggregate.SUM: "Sum",
+    RecordAggregate.AVG: "Ave",
+    RecordAggregate.MIN: "Min",
+    RecordAggregate.MAX: "Max",
+    RecordAggregate.COUNT: "Count",
+}
+_OF_ESP = {f"ESP_a{text}": aggregate for aggregate, text in _ESP.items()} | {"": RecordAggregate.NONE}
+_GENERATED = {each.value: each for each in Generated}
+_ORIGINS = {each.value: each for each in From}
+_TYPES: dict[RecordAggregate, frozenset[FieldType]] = {
+    RecordAggregate.SUM: frozenset({FieldType.INT64, FieldType.DOUBLE}),
+    RecordAggregate.AVG: frozenset({FieldType.DOUBLE}),
+    RecordAggregate.COUNT: frozenset({FieldType.INT64}),
+}
+"""Of the field that gets the value; of other aggregates it may have any."""
+_HINT = "write input.FIELD, query.FIELD, or an aggregate of it such as sum(query.FIELD)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedbReaderWindow(Window):
+    """`outputs`: by field of the window; those that are not named come from the event that asks, under their own names. The rest is
+    what `RecordQuery` says."""
+
+    server: str
+    prefix: str
+    where: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, AnswerField], ...] = ()
+    generated: Generated = Generated.NONE
+
+    def selected(self, schema: Schema) -> tuple[AnswerField, ...]:
+        said = dict(self.outputs)
+        return tuple(said.get(name, AnswerField(From.INPUT, name)) for name in schema.names)
+
+
+class StatedbReaderType(WindowType[StatedbReaderWindow]):
+    name = "statedb-reader"
+    declared = StatedbReaderWindow
+    enters_by: ClassVar[EntersBy] = EntersBy.ANSWERS
+    yaml_keys = ("server", "prefix", "where", "outputs", "generate")
+    xml = window_shape("", "statedb query output")
+    xml_elements: ClassVar[Mapping[str, ElementShape]] = {
+        "statedb": SERVER_SHAPE,
+        "query": shape("prefix query generate-deletes", refused={"table": "the state database is redis, which has none"}),
+        "output": shape(children="field-selection"),
+        "field-selection": shape("name source aggregate"),
+    }
+    example = """
+windows:
+  given: {type: source, opcodes: any, schema: "id*:string,user:string,x:double"}
+  asked: {type: statedb-reader, server: "redis://localhost:6379/0", prefix: users, where: {user: user},
+          schema: "id*:string,x:double,balance:double", outputs: {balance: query.balance}}
+  summed: {type: statedb-reader, index: empty, server: "redis://localhost:6379/0", prefix: cards, where: {user: owner},
+           schema: "id*:string,total:double,least:double,most:double,mean:double,n:int64",
+           outputs: {total: sum(query.x), least: min(query.x), most: max(query.x), mean: avg(query.x), n: count(query.x)}}
+  each: {type: statedb-reader, server: "redis://localhost:6379/0", prefix: cards, where: {user: owner}, generate: deletes,
+         schema: "id*:string,card*:string,who:string", outputs: {card: query.card, who: input.user}}
+edges: [given -> asked, given -> summed, given -> each]
+"""
+
+    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> StatedbReaderWindow:
+        outputs = values.entries(node, "outputs") if "outputs" in node.values else Entries(node.place)
+        where = values.entries(node, "where") if "where" in node.values else Entries(node.place)
+        found = ((name, _parsed(values.text(outputs, name), outputs.places[name], values.found)) for name in outputs.values)
+        return StatedbReaderWindow(
+            **common,
+            server=values.text(node, "server").strip(),
+            prefix=values.text(node, "prefix").strip(),
+            where=pairs((name, values.text(where, name)) for name in where.values),
+            outputs=_said(found),
+            generated=values.option(node, "generate", _GENERATED, "generate:", Generated.NONE),
+        )
+
+    def write_yaml(self, window: StatedbReaderWindow, writer: YamlWriter) -> Written:
+        own: Written = {"server": window.server, "prefix": window.prefix, "where": dict(window.where)}
+        if window.outputs:
+            own["outputs"] = {name: _text(selected) for name, selected in window.outputs}
+        return own | ({} if window.generated is Generated.NONE else {"generate": window.generated.value})
+
+    def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> StatedbReaderWindow:
+        queries = values.checked_children(element, "query")
+        if len(queries) != 1:
+            values.missing(element, "single <query>")
+        query, place = queries[0] if queries else element.makeelement("query"), common["place"]
+        where = []
+        for part in filter(None, _PARTED.split(values.attribute(query, "query"))):
+            here, equals, there = part.partition("==")
+            if not equals:
+                values.found.add(place, f"{part!r} of a query is no comparison", "write field==field, with commas between")
+            where.append((here, there))
+        selections, schema = values.listed(element, "output/field-selection"), common.get("schema")
+        names = () if schema is None else schema.names
+        if selections and len(selections) != len(names):
+            message = f"window {common['name']} has {len(names)} fields and {len(selections)} field selections"
+            values.found.add(place, message, "write one for each field, in order")
+        found = ((name, _of_element(values, each, place)) for name, each in zip(names, selections, strict=False))
+        return StatedbReaderWindow(
+            **common,
+            server=read_server(values, element),
+            prefix=values.attribute(query, "prefix"),
+            where=pairs(where),
+            outputs=_said(found),
+            generated=Generated.DELETES if values.truth(query, "generate-deletes") else Generated.NONE,
+        )
+
+    def write_xml(self, window: StatedbReaderWindow) -> Xml:
+        query = {"prefix": window.prefix, "query": ",".join(f"{here}=={there}" for here, there in window.where)}
+        if window.generated is Generated.DELETES:
+            query["generate-deletes"] = "true"
+        selections = []
+        for each in () if window.schema is None else window.selected(window.schema):
+            said = {"name": each.name, "source": each.origin.value}
+            if each.aggregate is not RecordAggregate.NONE:
+                said["aggregate"] = f"ESP_a{_ESP[each.aggregate]}"
+            selections.append(Xml("field-selection", attributes=said))
+        output = Xml("output", children=tuple(selections))
+        return Xml("", children=(write_server(window.server), Xml("query", attributes=query), output))
+
+    def check(self, window: StatedbReaderWindow, given: Sequence[Given], found: Mistakes) -> None:
+        check_server(window, window.server, window.prefix, found)
+        asks, schema = given[0].schema, window.schema
+        if not window.where:
+            found.add(
+                window.place, f"window {window.name} does not say which records it asks for", "give it where, such as {id: id}"
+            )
+        for name in repeated(there for _, there in window.where):
+            found.add(window.place, f"window {window.name} compares the field {name!r} of records twice", "leave one out")
+        for here, _ in window.where if asks is not None else ():
+            if here not in asks.index:  # type: ignore[union-attr]
+                hint = nearest(here, asks.names)  # type: ignore[union-attr]
+                found.add(window.place, f"window {window.name} asks by the unknown field {here!r}", hint)
+        for name, _ in window.outputs if schema is not None else ():
+            if name not in schema.index:  # type: ignore[union-attr]
+                found.add(window.place, f"window {window.name} has no field {name!r}", nearest(name, schema.names))  # type: ignore[union-attr]
+        if asks is not None and schema is not None:
+            _check_outputs(window, asks, schema, found)
+
+    def meaning(self, window: StatedbReaderWindow, schema: Schema) -> dict[str, str]:
+        """What answers are is in its topic; how they are asked for changes nothing of what is made of them."""
+        return {"enters by": "answers"}
+
+    def asks(self, window: StatedbReaderWindow, schema: Schema) -> RecordQuery:
+        return RecordQuery(window.server, window.prefix, window.where, window.selected(schema), window.generated)
+
+    def carried(self, window: StatedbReaderWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+        hint = "let a second project read its output"
+        return Carried(refusal="answers come in by one topic for all shards", hint=hint)
+
+
+def _check_outputs(window: StatedbReaderWindow, asks: Schema, schema: Schema, found: Mistakes) -> None:
+    selected = window.selected(schema)
+    for field, each in zip(schema.fields, selected, strict=True):
+        if each.origin is From.QUERY:
+            wanted = _TYPES.get(each.aggregate, frozenset({field.type}))
+            if field.type not in wanted:
+                names = " or ".join(sorted(type_.value for type_ in wanted))
+                message = f"field {field.name} of window {window.name} is a {field.type.value}, its value is {_text(each)}"
+                found.add(window.place, message, f"let it be {names}")
+        elif each.aggregate is not RecordAggregate.NONE:
+            found.add(window.place, f"window {window.name} has an aggregate of a field of its input: {_text(each)}", _HINT)
+        elif each.name not in asks.index:
+            found.add(
+                window.place,
+                f"field {field.name} of window {window.name} comes from the unknown field {each.name!r} of its input",
+                nearest(each.name, asks.names),
+            )
+        elif asks.fields[asks.index[each.name]].type is not field.type:
+            theirs = asks.fields[asks.index[each.name]].type.value
+            message = f"field {field.name} of window {window.name} is a {field.type.value}, that of its input a {theirs}"
+            found.add(window.place, message, "give both one type")
+    aggregates = {each.aggregate is not RecordAggregate.NONE for each in selected if each.origin is From.QUERY}
+    if len(aggregates) > 1:
+        message = f"window {window.name} has aggregates of records, and values of single ones"
+        found.add(window.place, message, "use two windows")
+    if True in aggregates and window.generated is Generated.DELETES:
+        found.add(window.place, f"window {window.name} deletes the aggregates that it puts out", "leave generate out")
+
+
+def _parsed(text: str, place: Place, found: Mistakes) -> AnswerField | None:
+    match = _SELECTED.fullmatch(text.strip())
+    if match is None or bool(match[1]) != bool(match[4]):
+        found.add(place, f"{text.strip()[:60]!r} is no field of an event or a record", _HINT)
+        return None
+    return AnswerField(_ORIGINS[match[2]], match[3], RecordAggregate(match[1] or ""))
+
+
+def _text(selected: AnswerField) -> str:
+    name = f"{selected.origin.value}.{selected.name}"
+    return name if selected.aggregate is RecordAggregate.NONE else f"{selected.aggregate.value}({name})"
+
+
+def _of_element(values: EspValues, element: Any, place: Place) -> AnswerField | None:
+    origin = chosen(values.attribute(element, "source") or "input", _ORIGINS, "source of a field:", place, values.found)
+    aggregate = chosen(values.attribute(element, "aggregate"), _OF_ESP, "aggregate:", place, values.found)
+    if origin is None or aggregate is None:
+        return None
+    return AnswerField(origin, values.attribute(element, "name"), aggregate)
+
+
+def _said(found: Iterable[tuple[str, AnswerField | None]]) -> tuple[tuple[str, AnswerField], ...]:
+    """Without those that say what holds anyway."""
+    return tuple((name, each) for name, each in found if each is not None and each != AnswerField(From.INPUT, name))

@@ -1,0 +1,46 @@
+"""StateDB reader window (SPEC G13): its answers, as they came in by its topic. Who asks is `adapters/state`.
+
+With an index they are resolved against it, so a later answer of one key updates the earlier one; without one they pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hotspare.model.project import AcceptedOpcodes, IndexType
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.rows.changelog import PUBLISHED
+from hotspare.rows.chunk import Bools, Chunk, Timeline
+from hotspare.table.pages import Page
+from hotspare.table.strings import StringTable
+from hotspare.windows.shared.contract import Applied, Input, Operator
+from hotspare.windows.shared.keyed import KeptRows, bad_events
+from hotspare.windows.shared.stateless import Admission
+
+
+class StatedbReaderOperator(Operator):
+    """Its one input chunk holds the decoded answers."""
+
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+        super().__init__(window, inputs)
+        self._kept = KeptRows(window, None, PUBLISHED) if window.window.index is not IndexType.EMPTY else None
+        self._admission = Admission(AcceptedOpcodes.ANY)
+        self._keys = np.array(self.schema.key_indexes, np.int64)
+        self.leaving = PUBLISHED if self._kept is None else self._kept.leaving
+
+    def open(self) -> Page:
+        return Page(self._kept.parts() if self._kept is not None else {})
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        (chunk,) = inputs
+        if self._kept is not None:
+            return self._kept.apply(page, chunk, timeline, strings)
+        keyless: Bools = np.logical_not(chunk.valid[:, self._keys].all(axis=1))
+        refused = self._admission.refused(chunk.opcode, keyless)
+        if not len(refused):
+            return Applied(chunk)
+        kept = np.ones(len(chunk), np.bool_)
+        kept[refused.rows] = False
+        return Applied(chunk.taken(np.flatnonzero(kept)), bad_events(refused, chunk, self.schema, strings))

@@ -1,0 +1,30 @@
+"""StateDB writer window (SPEC G13): every event passes as it came. What keeps them elsewhere reads the window's stream
+(`adapters/state`), so the engine waits for no server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from hotspare.base.errors import Mistake, ProjectError
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.rows.chunk import Chunk, Timeline
+from hotspare.table.pages import Page
+from hotspare.table.strings import StringTable
+from hotspare.windows.shared.contract import Applied, Input, Operator
+from hotspare.windows.statedb_writer.declaration import StatedbWriterWindow
+
+
+class StatedbWriterOperator(Operator):
+    """Keeps nothing, whatever its index."""
+
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+        super().__init__(window, inputs)
+        self.leaving = self.inputs[0].changelog
+        if cast(StatedbWriterWindow, window.window).indexes and self.leaving.needs_rows:
+            message = f"window {window.id} has indexes, but an update may leave out the values by which they find its record"
+            raise ProjectError(str(window.id), [Mistake(window.window.place, message, "put a copy window before it")])
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        (given,) = inputs
+        return Applied(given)

@@ -1,0 +1,236 @@
+"""Transpose window: rows with a tag each become rows with columns for all tags, or the other way round (SPEC A32)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from hotspare.base.errors import Place
+from hotspare.model.durations import format_duration
+from hotspare.model.frontends.esp_xml.elements import window_shape
+from hotspare.model.frontends.esp_xml.values import EspValues
+from hotspare.model.frontends.esp_xml.written import Xml
+from hotspare.model.frontends.values import chosen, parse_span
+from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.yaml.values import YamlValues
+from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.names import nearest, repeated
+from hotspare.model.project import Window
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.model.window_rules import check_derived_schema
+from hotspare.model.window_type import Carried, Given, Memory, Remembered, SchemaOrigin, WindowType
+
+NUMBER_FIELD = "tagNum"
+"""The key that rows of the long form have beside that of their input: which tag it is, from 0."""
+NAMES_MAX = 62
+NEVER = "never"
+
+
+class Mode(Enum):
+    WIDE = "wide"
+    """A row for each that comes, with what is known of all tags of its group."""
+    LONG = "long"
+    """A row for each tag."""
+
+
+MODES = {each.value: each for each in Mode}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransposeWindow(Window):
+    """`tag`: the field that holds the tag. `values`: the fields that hold what belongs to it; in the wide form there is a field
+    TAG_VALUE for each of `tags` and of `values`. `group_by` and `clear_timeout_us` (0: never): of mode wide."""
+
+    mode: Mode
+    tag: str
+    tags: tuple[str, ...]
+    values: tuple[str, ...]
+    group_by: tuple[str, ...] = ()
+    clear_timeout_us: int = 0
+
+    @property
+    def wide_names(self) -> tuple[str, ...]:
+        """The fields of the wide form, tag by tag."""
+        return tuple(f"{tag}_{value}" for tag in self.tags for value in self.values)
+
+
+class TransposeType(WindowType[TransposeWindow]):
+    name = "transpose"
+    declared = TransposeWindow
+    schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
+    yaml_keys = ("mode", "tag", "tags", "values", "group_by", "clear_timeout")
+    xml = window_shape("mode tag-name tags-included tag-values group-by clear-timeout")
+    example = """
+windows:
+  given: {type: source, opcodes: any, schema: "id*:int64,plane:string,tag:string,value:string,at:stamp"}
+  stream: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,tag:string,x:double"}
+  tagged: {type: compute, schema: "id*:int64,plane:string,tag:string,value:string,at:stamp",
+           outputs: {plane: plane, tag: "concat('t', tag)", value: value, at: at}}
+  wide: {type: transpose, mode: wide, tag: tag, tags: [t1, t2], values: [value, at], group_by: [plane], clear_timeout: 2 seconds}
+  named: {type: compute, index: empty, schema: "id*:int64,tag:string,x:double", outputs: {tag: "concat('t', tag)", x: x}}
+  all: {type: transpose, index: empty, mode: wide, tag: tag, tags: [t1], values: [x]}
+  long: {type: transpose, mode: long, tag: tag, tags: [t1, t2], values: [value, at]}
+edges: [given -> tagged -> wide -> long, stream -> named -> all]
+"""
+
+    def schema(self, window: TransposeWindow, given: Sequence[Given]) -> Schema | None:
+        schema = given[0].schema
+        if schema is None:
+            return window.schema
+        gone = {window.tag, *window.values} if window.mode is Mode.WIDE else {*window.wide_names}
+        passed = tuple(f for f in schema.fields if f.name not in gone)
+        types = {f.name: f.type for f in schema.fields}
+        if window.mode is Mode.WIDE:
+            made = (Field(f"{t}_{v}", types.get(v, FieldType.STRING)) for t in window.tags for v in window.values)
+            return Schema((*passed, *made))
+        values = (Field(v, types.get(f"{t}_{v}", FieldType.STRING)) for t in window.tags[:1] for v in window.values)
+        return Schema((*passed, Field(NUMBER_FIELD, FieldType.INT64, KeyRole.KEY), Field(window.tag, FieldType.STRING), *values))
+
+    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> TransposeWindow:
+        def names(key: str) -> tuple[str, ...]:
+            return tuple(text.value for text in values.listed(node.values.get(key), key))
+
+        return TransposeWindow(
+            **common,
+            mode=values.option(node, "mode", MODES, "mode:", Mode.WIDE),
+            tag=values.text(node, "tag").strip(),
+            tags=names("tags"),
+            values=names("values"),
+            group_by=names("group_by"),
+            clear_timeout_us=_timeout_us(
+                values.text(node, "clear_timeout"), node.values.get("clear_timeout", node).place, values.found
+            ),
+        )
+
+    def write_yaml(self, window: TransposeWindow, writer: YamlWriter) -> Written:
+        own: Written = {"mode": window.mode.value, "tag": window.tag, "tags": list(window.tags), "values": list(window.values)}
+        if window.group_by:
+            own["group_by"] = list(window.group_by)
+        if window.clear_timeout_us:
+            own["clear_timeout"] = format_duration(window.clear_timeout_us)
+        return own
+
+    def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> TransposeWindow:
+        def names(attribute: str) -> tuple[str, ...]:
+            return tuple(name.strip() for name in values.attribute(element, attribute).split(",") if name.strip())
+
+        written = values.attribute(element, "mode") or Mode.WIDE.value
+        return TransposeWindow(
+            **common,
+            mode=chosen(written, MODES, "mode:", common["place"], values.found) or Mode.WIDE,
+            tag=values.attribute(element, "tag-name"),
+            tags=names("tags-included"),
+            values=names("tag-values"),
+            group_by=names("group-by"),
+            clear_timeout_us=_timeout_us(values.attribute(element, "clear-timeout"), common["place"], values.found),
+        )
+
+    def write_xml(self, window: TransposeWindow) -> Xml:
+        own = {
+            "mode": window.mode.value,
+            "tag-name": window.tag,
+            "tags-included": ",".join(window.tags),
+            "tag-values": ",".join(window.values),
+        }
+        if window.group_by:
+            own["group-by"] = ",".join(window.group_by)
+        if window.clear_timeout_us:
+            own["clear-timeout"] = format_duration(window.clear_timeout_us)
+        return Xml("", attributes=own)
+
+    def check(self, window: TransposeWindow, given: Sequence[Given], found: Mistakes) -> None:
+        _check_options(window, found)
+        schema = given[0].schema
+        if schema is None or not (window.tag and window.tags and window.values):
+            return
+        before = len(found.mistakes)
+        if window.mode is Mode.WIDE:
+            _check_wide(window, schema, found)
+        else:
+            _check_long(window, schema, found)
+        made = self.schema(window, given)
+        if made is not None and len(found.mistakes) == before:
+            check_derived_schema(window, made, found)
+
+    def meaning(self, window: TransposeWindow, schema: Schema) -> dict[str, str]:
+        return {
+            "mode": window.mode.value,
+            "tag": window.tag,
+            "tags": ", ".join(window.tags),
+            "values": ", ".join(window.values),
+            "group by": ", ".join(window.group_by),
+            "clear timeout": format_duration(window.clear_timeout_us) if window.clear_timeout_us else NEVER,
+        }
+
+    def remembered(self, window: TransposeWindow) -> Iterator[Remembered]:
+        what = "keeps the newest values of each group"
+        if window.mode is Mode.WIDE and window.clear_timeout_us:
+            yield Remembered(Memory.TIME, window.clear_timeout_us, what)
+        elif window.mode is Mode.WIDE:
+            yield Remembered(Memory.EVERYTHING, 0, what, remedy="give it clear_timeout: 1 hour")
+
+    def carried(self, window: TransposeWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+        """By fields that pass."""
+        if window.mode is Mode.WIDE and not keys[0].intersection(window.group_by):
+            hint = "group by the field by which its sources are partitioned"
+            return Carried(refusal="rows of one group may be of several partitions", hint=hint)
+        gone = {window.tag, *window.values} if window.mode is Mode.WIDE else {*window.wide_names}
+        return Carried(keys[0] - gone)
+
+
+def _timeout_us(text: str, place: Place, found: Mistakes) -> int:
+    return 0 if text.strip().lower() == NEVER else parse_span(text, "clear-timeout", 0, place, found)
+
+
+def _check_options(window: TransposeWindow, found: Mistakes) -> None:
+    """What shows without the input."""
+    wanted = {"tag field": window.tag, "tags": window.tags, "values": window.values}
+    for what, value in wanted.items():
+        if not value:
+            found.add(window.place, f"window {window.name} does not say its {what}", "name the tag field, the tags and the values")
+    for what, names in (("tag", window.tags), ("value", window.values), ("field to group by", window.group_by)):
+        for name in repeated(names):
+            found.add(window.place, f"window {window.name} names the {what} {name} twice", "leave one of them out")
+    for tag in window.tags:
+        if "," in tag or tag != tag.strip():
+            found.add(window.place, f"the tag {tag!r} of window {window.name} cannot be part of a field name", "use another tag")
+    for what, names in (("values for each tag", window.values), ("fields to group by", window.group_by)):
+        if len(names) > NAMES_MAX:
+            found.add(window.place, f"window {window.name} has {len(names)} {what}, {NAMES_MAX} are allowed", "use fewer")
+    if window.mode is Mode.LONG and window.group_by:
+        found.add(window.place, f"window {window.name} is long and has fields to group by", "leave them out: nothing is remembered")
+    if window.mode is Mode.LONG and window.clear_timeout_us:
+        found.add(window.place, f"window {window.name} is long and has a clear timeout", "leave it out: nothing is remembered")
+
+
+def _check_wide(window: TransposeWindow, given: Schema, found: Mistakes) -> None:
+    for name in (window.tag, *window.values, *window.group_by):
+        if name not in given.index:
+            found.add(window.place, f"window {window.name} uses the unknown field {name!r}", nearest(name, given.names))
+    for name in (window.tag, *window.values):
+        if name in given.index and given.fields[given.index[name]].is_key:
+            message = f"window {window.name} makes columns of the field {name}, which is a key of its input"
+            found.add(window.place, message, "rows that leave have the key of those that come")
+        if name in window.group_by:
+            found.add(window.place, f"window {window.name} groups by the field {name}, of which it makes columns", "leave it out")
+    if window.tag in given.index and given.fields[given.index[window.tag]].type is not FieldType.STRING:
+        type_name = given.fields[given.index[window.tag]].type.value
+        found.add(window.place, f"the tag field {window.tag} of window {window.name} is {type_name}", "use a field of type string")
+    if window.tag in window.values:
+        found.add(window.place, f"window {window.name} has its tag field {window.tag} among the values", "leave it out")
+
+
+def _check_long(window: TransposeWindow, given: Schema, found: Mistakes) -> None:
+    for name in window.wide_names:
+        if name not in given.index:
+            found.add(window.place, f"window {window.name} looks for the field {name!r}", nearest(name, given.names))
+        elif given.fields[given.index[name]].is_key:
+            found.add(window.place, f"window {window.name} makes rows of the field {name}, which is a key", "pass the key on")
+    for value in window.values:
+        types = {given.fields[given.index[n]].type.value for n in (f"{t}_{value}" for t in window.tags) if n in given.index}
+        if len(types) > 1:
+            message = f"the fields of the value {value} of window {window.name} are of several types: {', '.join(sorted(types))}"
+            found.add(window.place, message, "convert them in a compute window before")

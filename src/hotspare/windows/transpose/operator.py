@@ -1,0 +1,203 @@
+"""Transpose window (SPEC A32): rows with a tag each become rows with columns for all tags, or the other way round.
+
+Wide: each row that comes or changes is one observation of its group: the values of its tag become those of the group, null ones as
+well. The row leaves under its own key, with what is known of all tags of its group then. A row with another tag, or none, observes
+nothing and leaves with the group as it is. A delete leaves with what was put out for its row, and takes nothing back.
+
+    given: input rows, where they come as published ─► groups: newest values ─► rows: what was put out
+
+Groups are a relation. A row is a partial upsert of its group: the fields of its tag, and a number that says which of these are
+null, because a null of a partial upsert leaves what was. With a timeout the relation forgets groups that had no row for so long, at
+heartbeats.
+
+Long: each row leaves as one row per tag, an update block as one update block per tag; nothing is remembered but what an index asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.model.events import Opcode
+from hotspare.model.project import IndexType
+from hotspare.model.resolve import ResolvedWindow
+from hotspare.rows.changelog import Keys, Opcodes
+from hotspare.rows.chunk import Chunk, Int64s, Timeline
+from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents
+from hotspare.table.loops.columns import pick_columns
+from hotspare.table.pages import Page, Pending
+from hotspare.table.relation import Relation
+from hotspare.table.strings import StringTable
+from hotspare.windows.shared.contract import Applied, Clock, Input, Operator
+from hotspare.windows.shared.keyed import refusals, relation_of, resolved_events
+from hotspare.windows.shared.rowwise import GIVEN, ROWS, forgetful, unresolved, whole
+from hotspare.windows.transpose.declaration import Mode, TransposeWindow
+from hotspare.windows.transpose.tag_groups import TagGroups
+
+GROUPS, PENDING = "groups", "pending"
+"""Parts of the page, beside the two indexes: the newest values, and work that waits for room."""
+_NO_BEATS: Int64s = np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class _Work:
+    """Rows, how many of them are taken (of mode long: how many rows of theirs left), and heartbeats that are still to come."""
+
+    chunk: Chunk
+    at: int
+    beats: list[int]
+
+
+class TransposeOperator(Operator):
+    other_memory = frozenset({GROUPS})
+
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
+        super().__init__(window, inputs)
+        declared = cast(TransposeWindow, window.window)
+        (given,) = self.inputs
+        changes = given.changelog
+        self._is_keyed = declared.index is not IndexType.EMPTY
+        if not self._is_keyed and changes.opcodes is Opcodes.PUBLISHED:
+            raise unresolved(window)
+        self._is_wide = declared.mode is Mode.WIDE
+        if self._is_wide and not self._is_keyed and changes.opcodes is Opcodes.RESOLVED:
+            raise forgetful(window, "keeps the newest values of groups", "read inserts only")
+        self._entry = given.schema
+        is_published = changes.opcodes is Opcodes.PUBLISHED
+        self._resolves = is_published or (not self._is_wide and self._is_keyed and changes.keys is Keys.ANY)
+        self._resolved = changes.computed_from()
+        self._keeps = self._is_wide and self._is_keyed and not changes.is_distinct
+        self.leaving = changes.indexed() if self._is_keyed else changes
+        self._tags = pa.array(declared.tags, pa.string())
+        if self._is_wide:
+            self.clock = Clock.TICKS if declared.clear_timeout_us else Clock.NONE
+            by, timeout_us = declared.group_by, declared.clear_timeout_us
+            self._groups = TagGroups(given.schema, declared.tag, len(declared.tags), declared.values, by, timeout_us)
+        else:
+            names = [[f"{tag}_{value}" for value in declared.values] for tag in declared.tags]
+            self._sources = np.array([[given.schema.index[name] for name in row] for row in names], np.int64)
+        self._first = len(self.schema) - (len(declared.wide_names) if self._is_wide else 2 + len(declared.values))
+        picks = [given.schema.index.get(f.name, -1) for f in self.schema.fields]
+        self._picks = np.array([at if i < self._first else -1 for i, at in enumerate(picks)], np.int64)
+
+    def open(self) -> Page:
+        page = Page({PENDING: Pending[_Work]()})
+        if self._resolves:
+            page.parts[GIVEN] = relation_of(self._entry)
+        if self._is_wide:
+            page.parts[GROUPS] = self._groups.relation()
+        if self._keeps:
+            page.parts[ROWS] = relation_of(self.schema, given=self._resolved)
+        return page
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        pending = cast("Pending[_Work]", page.parts[PENDING])
+        bad, work = NO_BAD_EVENTS, pending.work
+        if work is None:
+            chunk, bad = self._given(page, inputs[0], timeline, strings)
+            beats = timeline.heartbeat_rank.tolist() if self.clock is Clock.TICKS else []
+            work = _Work(chunk, 0, beats)
+        rows_max = 3 * len(inputs[0]) + timeline.extra_rows_max
+        if self._is_wide:
+            made, refused, until = self._wide(page, work, timeline, strings, rows_max)
+            bad += refused
+        else:
+            made, until = self._long(work, strings, rows_max)
+        pending.work = None if until is None else work
+        return Applied(made, bad.by_rank(), until)
+
+    def _given(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> tuple[Chunk, BadEvents]:
+        """Resolved where that is needed."""
+        if not self._resolves:
+            return whole(chunk) if self._is_keyed else chunk, NO_BAD_EVENTS
+        return resolved_events(page.parts[GIVEN], chunk, timeline, self._entry, strings)
+
+    def _laid_out(self, chunk: Chunk) -> Chunk:
+        """Fields that pass; the others are null."""
+        lanes = np.empty((len(chunk), len(self.schema)), np.int64)
+        valid = np.empty((len(chunk), len(self.schema)), np.bool_)
+        pick_columns(chunk.lanes, chunk.valid, self._picks, lanes, valid)
+        return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes, valid, chunk.is_whole)
+
+    def _wide(
+        self, page: Page, work: _Work, timeline: Timeline, strings: StringTable, rows_max: int
+    ) -> tuple[Chunk, BadEvents, int | None]:
+        """What leaves, and the rank of the heartbeat at which there are more groups to forget."""
+        made: list[Chunk] = []
+        bad, chunk, groups = NO_BAD_EVENTS, work.chunk, cast(Relation, page.parts[GROUPS])
+        while True:
+            limit = int(chunk.rank.searchsorted(work.beats[0], "right")) if work.beats else len(chunk)
+            while work.at < limit:
+                end = min(limit, work.at + self._groups.rows_max)
+                end += int(chunk.opcode[end - 1] == Opcode.UPDATE_BLOCK)
+                some, refused = self._observed(page, chunk.between(work.at, end), timeline, strings)
+                made.append(some)
+                bad, work.at = bad + refused, end
+            if not work.beats:
+                return self._joined(made), bad, None
+            if not _has_forgotten(groups, work.beats[0], timeline, rows_max):
+                return self._joined(made), bad, work.beats[0]
+            del work.beats[0]
+
+    def _joined(self, chunks: Sequence[Chunk]) -> Chunk:
+        if len(chunks) < 2:
+            return chunks[0] if chunks else Chunk.empty(len(self.schema))
+        names = ("rank", "opcode", "flags", "lanes", "valid")
+        rank, opcode, flags, lanes, valid = (np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in names)
+        return Chunk(rank, opcode, flags, lanes, valid)
+
+    def _observed(self, page: Page, given: Chunk, timeline: Timeline, strings: StringTable) -> tuple[Chunk, BadEvents]:
+        chunk, quiet = self._laid_out(given), Timeline(timeline.time_us, _NO_BEATS)
+        groups, tags = cast(Relation, page.parts[GROUPS]), strings.intern(self._tags)[0]
+        if not self._keeps:
+            chunk.lanes[:, self._first :], chunk.valid[:, self._first :] = self._groups.observe(groups, given, quiet, tags, strings)
+            return chunk, NO_BAD_EVENTS
+        relation = cast(Relation, page.parts[ROWS])
+        resolution = relation.apply(chunk, quiet)
+        rows, slots = resolution.arrived()
+        bad = refusals(resolution, given, self._entry, strings)
+        if len(rows):
+            lanes, valid = self._groups.observe(groups, given.taken(rows), quiet, tags, strings)
+            relation.lanes[slots, self._first :], relation.valid[slots, self._first :] = lanes, valid
+        return relation.settle(resolution), bad
+
+    def _long(self, work: _Work, strings: StringTable, rows_max: int) -> tuple[Chunk, int | None]:
+        """The next rows, and the rank of the one behind them."""
+        chunk, tags = work.chunk, len(self._tags)
+        end = min(work.at + max(rows_max, 2), len(chunk) * tags)
+        numbers, rows = _by_tag(chunk, np.arange(work.at, end), tags)
+        if end < len(chunk) * tags and len(rows) and chunk.opcode[rows[-1]] == Opcode.UPDATE_BLOCK:
+            numbers, rows, end = numbers[:-1], rows[:-1], end - 1
+        work.at = end
+        some = chunk.taken(rows)
+        made = self._laid_out(some)
+        made.lanes[:, self._first], made.lanes[:, self._first + 1] = numbers, strings.intern(self._tags)[0][numbers]
+        made.valid[:, self._first : self._first + 2] = True
+        for i in range(self._sources.shape[1]):
+            at, column = self._sources[numbers, i], self._first + 2 + i
+            made.lanes[:, column] = some.lanes[np.arange(len(rows)), at]
+            made.valid[:, column] = some.valid[np.arange(len(rows)), at]
+        return made, None if end == len(chunk) * tags else int(chunk.rank[end // tags])
+
+
+def _by_tag(chunk: Chunk, places: Int64s, tags: int) -> tuple[Int64s, Int64s]:
+    """The numbers of the tag and of the row of what leaves at `places`: row by row, tag by tag, of an update block for each tag the
+    new row and the old one."""
+    is_new = chunk.opcode == Opcode.UPDATE_BLOCK
+    first = places // tags
+    first -= np.concatenate(([False], is_new[:-1]))[first]
+    rest = places - first * tags
+    is_block = is_new[first]
+    return np.where(is_block, rest // 2, rest), np.where(is_block, first + rest % 2, first)
+
+
+def _has_forgotten(groups: Relation, beat: int, timeline: Timeline, rows_max: int) -> bool:
+    """Whether all groups are forgotten that end at this heartbeat; else there are more."""
+    if not groups.is_done:
+        return groups.go_on(rows_max).until is None
+    nothing = Chunk.empty(groups.shape.width)
+    return groups.change(nothing, Timeline(timeline.time_us, np.array([beat])), None, rows_max).until is None

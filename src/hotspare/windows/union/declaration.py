@@ -1,0 +1,101 @@
+"""Union window: the events of all its inputs, which have one schema, as one stream (SPEC A29)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from hotspare.model.frontends.esp_xml.elements import window_shape
+from hotspare.model.frontends.esp_xml.values import EspValues
+from hotspare.model.frontends.esp_xml.written import Xml
+from hotspare.model.frontends.yaml.tree import Entries
+from hotspare.model.frontends.yaml.values import YamlValues
+from hotspare.model.frontends.yaml.written import Written, YamlWriter
+from hotspare.model.mistakes import Mistakes
+from hotspare.model.project import Window
+from hotspare.model.types import Schema
+from hotspare.model.window_rules import check_passed_schema
+from hotspare.model.window_type import Carried, Given, Inputs, SchemaOrigin, WindowType
+
+
+class Merging(Enum):
+    """What is done with an insert of a key that is there, and an update or delete of one that is not."""
+
+    STRICT = "strict"
+    """It is a bad event."""
+    LOOSE = "loose"
+    """Inserts and updates are upserts, deletes are safe deletes."""
+
+
+MERGINGS = {each.value: each for each in Merging}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnionWindow(Window):
+    """Has the schema of its inputs."""
+
+    merging: Merging = Merging.STRICT
+
+
+class UnionType(WindowType[UnionWindow]):
+    name = "union"
+    declared = UnionWindow
+    passes_key = True
+    of_recent_input = True
+    inputs: ClassVar[Inputs] = Inputs(1, None)
+    schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.INPUTS
+    yaml_keys = ("merging",)
+    xml = window_shape("strict")
+    example = """
+windows:
+  first: {type: source, opcodes: any, schema: "id*:string,x:double"}
+  second: {type: source, opcodes: any, index: empty, schema: "id*:string,x:double"}
+  high: {type: filter, condition: x > 1}
+  all: {type: union}
+  newest: {type: union, merging: loose}
+  stream: {type: union, index: empty}
+edges: [first -> high, second -> all, high -> all, first -> newest, high -> newest, second -> newest,
+        first -> stream, high -> stream]
+"""
+
+    def schema(self, window: UnionWindow, given: Sequence[Given]) -> Schema | None:
+        return next((each.schema for each in given if each.schema is not None), window.schema)
+
+    def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> UnionWindow:
+        return UnionWindow(**common, merging=values.option(node, "merging", MERGINGS, "merging:", Merging.STRICT))
+
+    def write_yaml(self, window: UnionWindow, writer: YamlWriter) -> Written:
+        return {} if window.merging is Merging.STRICT else {"merging": window.merging.value}
+
+    def read_xml(self, values: EspValues, element: Any, common: Mapping[str, Any]) -> UnionWindow:
+        loose = values.attribute(element, "strict") and not values.truth(element, "strict")
+        return UnionWindow(**common, merging=Merging.LOOSE if loose else Merging.STRICT)
+
+    def write_xml(self, window: UnionWindow) -> Xml:
+        return Xml("", attributes={} if window.merging is Merging.STRICT else {"strict": "false"})
+
+    def check(self, window: UnionWindow, given: Sequence[Given], found: Mistakes) -> None:
+        first = next((each for each in given if each.schema is not None), None)
+        if first is None:
+            return
+        check_passed_schema(window, first.schema, found)
+        for other in given:
+            if other.schema is not None and other.schema != first.schema:
+                found.add(
+                    window.place,
+                    f"the inputs of window {window.name} differ: {first.name} has {first.schema}, {other.name} has {other.schema}",
+                    f"put a compute window between {other.name} and {window.name}",
+                )
+
+    def meaning(self, window: UnionWindow, schema: Schema) -> dict[str, str]:
+        return {"merging": window.merging.value}
+
+    def carried(self, window: UnionWindow, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
+        """By a field that holds the value in every input; without one, rows of a key may be of several partitions."""
+        fields = frozenset.intersection(*keys)
+        if len(keys) > 1 and not fields:
+            hint = "partition the sources of all its inputs by one field, and pass it on to here"
+            return Carried(refusal="no field says that rows of its inputs with one key are of one partition", hint=hint)
+        return Carried(fields)

@@ -1,0 +1,13 @@
+"""docs/expressions.md says what the table of functions says."""
+
+from __future__ import annotations
+
+from tests.expressions.reference_page import PAGE, render, unlisted
+
+
+def test_page_is_fresh() -> None:
+    assert PAGE.read_text() == render(), "run `make docs`"
+
+
+def test_every_name_is_listed() -> None:
+    assert unlisted() == set()

@@ -1,0 +1,60 @@
+"""The epoch is asked for again beside the reading of progress (law 7): what becomes of the question."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hotspare.base.errors import CoordinationSuspended
+from hotspare.coordination.contract import Leader
+from hotspare.ha.calls.underway import at_once
+from hotspare.ha.effects import recheck
+from hotspare.ha.ports import Ports
+from hotspare.ha.rules.facts import Projects
+
+NEWEST = Leader(8, "e1", "", 1_000)
+
+
+class Coordination:
+    """Gives its answers one after the other."""
+
+    def __init__(self, *answers: Leader | Exception) -> None:
+        self.left = list(answers)
+
+    def fact(self, group: str, name: str) -> bytes | None:
+        """Nothing was ever decided about another project."""
+
+    def leader(self, group: str) -> Leader:
+        answer = self.left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def world(*answers: Leader | Exception) -> tuple[Any, Ports]:
+    ports: Any = SimpleNamespace(
+        coordination=Coordination(*answers), begin=at_once, unlocked=Ports.__dataclass_fields__["unlocked"].default
+    )
+    return SimpleNamespace(group="g", project_hash="a", recheck=None, projects=Projects()), ports
+
+
+def test_the_answer_is_the_one_that_was_asked_for() -> None:
+    state, ports = world(NEWEST)
+    recheck.begin(state, ports)
+    assert recheck.answered(state, ports) == (NEWEST, None)
+    assert state.recheck is None
+
+
+def test_a_later_promotion_asks_anew_and_forgets_what_an_earlier_one_asked() -> None:
+    state, ports = world(Leader(7, "e0", "", 1_000), NEWEST)
+    recheck.begin(state, ports)
+    recheck.begin(state, ports)
+    assert recheck.answered(state, ports) == (NEWEST, None)
+
+
+def test_where_the_question_failed_it_is_asked_once_more() -> None:
+    state, ports = world(CoordinationSuspended("no answer"), NEWEST)
+    recheck.begin(state, ports)
+    with pytest.raises(CoordinationSuspended):
+        recheck.answered(state, ports)
+    assert recheck.answered(state, ports) == (NEWEST, None)

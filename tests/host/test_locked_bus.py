@@ -1,0 +1,41 @@
+"""An engine that starts waits for who keeps the bus locked; it does not end for a publisher at work (DESIGN section 6)."""
+
+from itertools import count
+
+import pytest
+
+from hotspare.base.errors import BusLocked, TopicMissing
+from hotspare.host.locked_bus import WAIT_S, outwait_lock
+
+
+def test_a_lock_is_waited_for() -> None:
+    answers = iter([BusLocked("locked"), BusLocked("locked"), None])
+
+    def call() -> str:
+        error = next(answers)
+        if error is not None:
+            raise error
+        return "done"
+
+    assert outwait_lock(call) == "done"
+
+
+def test_a_lock_that_stays_is_told() -> None:
+    clock_s = map(float, count(0, int(WAIT_S) // 3))
+    calls = []
+
+    def call() -> None:
+        calls.append(1)
+        raise BusLocked("locked")
+
+    with pytest.raises(BusLocked):
+        outwait_lock(call, lambda: next(clock_s))
+    assert len(calls) == 3
+
+
+def test_other_errors_are_not_outwaited() -> None:
+    def call() -> None:
+        raise TopicMissing("no topic")
+
+    with pytest.raises(TopicMissing):
+        outwait_lock(call)

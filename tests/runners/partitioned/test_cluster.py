@@ -1,0 +1,82 @@
+"""Masters of Spark, as a command line names them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from hotspare.base.errors import UsageError
+from hotspare.runners.spark.partitioned.cluster import SLOTS_QUIET_S, SLOTS_TIMEOUT_S, Master, parse_master, slots_that_came
+
+
+@pytest.mark.parametrize(
+    ("text", "master"),
+    [
+        ("local", Master("local[1,1000000]", 1, has_executors=False)),
+        ("local[3]", Master("local[3,1000000]", 3, has_executors=False)),
+        ("local[3,1]", Master("local[3,1000000]", 3, has_executors=False)),
+        ("local[*]", Master(f"local[{os.cpu_count()},1000000]", os.cpu_count(), has_executors=False)),
+        ("local-cluster[2,3,1024]", Master("local-cluster[2,3,1024]", 6, 1024)),
+        ("spark://a:7077", Master("spark://a:7077", is_here=False)),
+        ("yarn", Master("yarn", is_here=False)),
+        ("k8s://https://a:6443", Master("k8s://https://a:6443", is_here=False)),
+    ],
+)
+def test_master(text: str, master: Master) -> None:
+    assert parse_master(text) == master
+
+
+@pytest.mark.parametrize("text", ["", "local[]", "local[x]", "local-cluster[2,1]", "mesos://a", "spark://", "yarn-client"])
+def test_what_is_no_master_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="no master of Spark"):
+        parse_master(text)
+
+
+class Slots:
+    """They come at certain seconds."""
+
+    def __init__(self, *come_s: float) -> None:
+        self.now_s, self._come_s = 0.0, come_s
+        self.told: list[tuple[int, int]] = []
+
+    def came(self, wanted: int) -> int:
+        return slots_that_came(self._look, wanted, lambda *told: self.told.append(told), self._wait, lambda: self.now_s)
+
+    def _look(self) -> int:
+        return sum(second <= self.now_s for second in self._come_s)
+
+    def _wait(self, duration_s: float) -> None:
+        self.now_s += duration_s
+
+
+def test_slots_are_waited_for_as_long_as_they_come() -> None:
+    slots = Slots(0, 15, 30, 31)
+    assert slots.came(4) == 4
+    assert slots.told == [(1, 4), (2, 4), (3, 4)]
+    assert 31 <= slots.now_s < 32
+
+
+def test_who_has_some_does_not_wait_long_for_others() -> None:
+    slots = Slots(60, 61)
+    assert slots.came(64) == 2
+    assert slots.told == [(0, 64), (1, 64), (2, 64)]
+    assert 61 + SLOTS_QUIET_S <= slots.now_s < 62 + SLOTS_QUIET_S
+
+
+def test_executors_that_come_and_go_keep_no_application_from_its_beginning() -> None:
+    slots = Slots(*range(0, 1_000, 10))
+    assert 12 <= slots.came(64) <= 13
+    assert slots.now_s < SLOTS_TIMEOUT_S + 1
+
+
+def test_a_cluster_without_any_is_given_up() -> None:
+    slots = Slots()
+    assert slots.came(2) == 0
+    assert SLOTS_TIMEOUT_S <= slots.now_s < SLOTS_TIMEOUT_S + 1
+
+
+def test_as_many_as_are_wanted_are_not_waited_for() -> None:
+    slots = Slots(0, 0, 0)
+    assert slots.came(2) == 3
+    assert (slots.told, slots.now_s) == ([], 0)

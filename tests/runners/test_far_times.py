@@ -1,0 +1,45 @@
+"""Times that publishers set to anything come through every door of the input (docs/failover.md)."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from hotspare.bus.contract import Message
+from hotspare.bus.kafka.read import keyed_message
+from hotspare.rows.batch import MessageFormat
+from hotspare.rows.partition_clock import Belief, PartitionClock
+from hotspare.runners.reading import MessageRun, raw_batch
+
+
+class _Record:
+    """As the Kafka client gives it."""
+
+    def __init__(self, time_ms: int) -> None:
+        self._time_ms = time_ms
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self._time_ms
+
+    def headers(self) -> None:
+        return None
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return b"i,n,1"
+
+    def offset(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("time_ms", [1_700_000_000_000_000_000, 2**63 - 1, -(2**63), -1, 0])
+def test_a_time_of_any_size_can_be_read(time_ms: int) -> None:
+    """Nanoseconds given as milliseconds are more microseconds than 64 bits hold."""
+    message = cast(Message, keyed_message(_Record(time_ms))[1])
+    raw = raw_batch(MessageRun(0, 0, [message]), MessageFormat.CSV)
+    clock = PartitionClock(5_000_000, Belief(0, 0))
+    clock.take(raw.column("time_us").to_numpy(), raw.column("tick").to_numpy(zero_copy_only=False))
+    assert clock.time_us == 0

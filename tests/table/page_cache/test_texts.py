@@ -1,0 +1,125 @@
+"""Texts whose letters leave memory are found and given out as before, and are forgotten as before (SPEC G1, G2)."""
+
+from __future__ import annotations
+
+import copy
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.rows.tuning import DEFAULT, Tuning, under
+from hotspare.table.page_cache.budget import Budget
+from hotspare.table.strings import StringTable
+from tests.table.page_cache.test_counts import filled, put
+
+MANY = pa.array([f"{number}-".ljust(200 + number % 7, "x") for number in range(20_000)])
+EVERY = np.ones(len(MANY), np.bool_)
+
+
+def table_in(budget: Budget) -> StringTable:
+    table = StringTable()
+    table.live_in(budget.home(0))
+    return table
+
+
+def test_texts_that_left_are_found_and_given_out(tmp_path: Path) -> None:
+    budget = Budget(1 << 20, tmp_path)
+    table = table_in(budget)
+    codes, _ = table.intern(MANY)
+    budget.stepped()
+    counts = budget.counts()
+    assert counts["away"] > 3 << 20
+    assert counts["may_leave"] < 1 << 18
+    assert table.intern(MANY)[0].tolist() == codes.tolist()
+    assert table.arrow(codes, EVERY, pa.string()).equals(MANY)
+    assert table.freeze().subset(codes).data.tobytes() == "".join(MANY.to_pylist()).encode()
+    assert table.live == len(MANY)
+
+
+def test_what_is_asked_for_is_fetched_together_and_leaves_again(tmp_path: Path) -> None:
+    """By what a text is, and by its code; new texts fetch nothing."""
+    budget = Budget(4 << 20, tmp_path)
+    table = table_in(budget)
+    table.intern(MANY)
+    budget.size = 1 << 20
+    budget.stepped()
+    assert budget.counts()["fetched"] == 0
+    table.intern(pa.array([f"new {number}" for number in range(1_000)]))
+    assert budget.counts()["fetched"] == 0
+    table.intern(MANY[5_000:5_010])
+    few = budget.counts()["fetched"]
+    assert 0 < few <= 16_384
+    table.arrow(np.arange(1, 11), EVERY[:10], pa.string())
+    assert few < budget.counts()["fetched"] <= 2 * few + 4_096
+    budget.stepped()
+    table.arrow(np.arange(1, len(MANY)), EVERY[1:], pa.string())
+    budget.stepped()
+    assert budget.counts()["fetched"] <= (budget.size - budget.counts()["stays"]) // 4 or budget.counts()["fetched"] == 0
+
+
+def test_a_copy_lives_in_the_same_home(tmp_path: Path) -> None:
+    """As one that is kept while an engine looks for the event on which it fails."""
+    budget = Budget(1 << 20, tmp_path)
+    table = table_in(budget)
+    codes, _ = table.intern(MANY)
+    budget.stepped()
+    twin = copy.deepcopy(table)
+    del table
+    budget.stepped()
+    assert twin.has_left
+    assert twin.arrow(codes, EVERY, pa.string()).equals(MANY)
+
+
+@under(Tuning(reserved_bytes=DEFAULT.small_bytes // 16))
+def test_a_table_grows_where_the_system_gives_little_address_space(tmp_path: Path) -> None:
+    """What left is copied to the larger one, and leaves again."""
+    budget = Budget(1 << 19, tmp_path)
+    table, codes = table_in(budget), []
+    for begin in range(0, len(MANY), 1_000):
+        codes.append(table.intern(MANY[begin : begin + 1_000])[0])
+        budget.stepped()
+    assert table.has_left
+    assert table.arrow(np.concatenate(codes), EVERY, pa.string()).equals(MANY)
+
+
+@under(Tuning(collect_bytes_min=4 << 20))
+def test_texts_that_come_and_go_take_bounded_memory_disk_and_mappings(tmp_path: Path) -> None:
+    """Each row gets another text at each step: many times as many as there are, and most leave before they are forgotten."""
+    budget = Budget(4 << 20, tmp_path)
+    pipeline = filled(budget, "{}" + 180 * "y")
+    strings, most = pipeline._state.strings, {"away": 0, "count": 0, "maps": 0, "disk": 0}
+    live = strings.bytes
+    assert strings.has_left
+    for step in range(100, 340):
+        keys = np.random.default_rng(step).integers(0, 24_000, 2_000).tolist()
+        put(pipeline, step, ("source", [f"P,N,{key},{step}-{key}{180 * 'z'},1" for key in keys]))
+        maps = Path("/proc/self/maps").read_text().count(str(tmp_path))  # of the page file alone
+        disk = 512 * os.fstat(strings._pages.leaving._file.number).st_blocks  # type: ignore[union-attr]
+        now = {"away": budget.counts()["away"], "count": strings.count, "maps": maps, "disk": disk}
+        most = {name: max(size, most[name]) for name, size in now.items()}
+    assert strings.given > 15 * 24_000
+    assert most["count"] < 3 * 24_000
+    assert most["away"] < 4 * live
+    assert most["disk"] < 4 * live
+    assert 0 < most["maps"] < 500
+    del pipeline
+
+
+@under(Tuning(collect_codes_min=1))
+def test_rows_that_go_take_their_texts_along(tmp_path: Path) -> None:
+    """What left of them, too: memory and room in the page file are given back."""
+    budget = Budget(4 << 20, tmp_path)
+    pipeline = filled(budget, "{}" + 180 * "y")
+    assert budget.counts()["away"] > 3 << 20
+    for step in range(100, 108):
+        keys = range((step - 100) * 3_000, (step - 99) * 3_000)
+        put(pipeline, step, ("source", [f"D,N,{key},," for key in keys]))
+    pipeline._state.forget_strings()
+    put(pipeline, 200, ("source", ["P,N,1,last,1"]))
+    assert pipeline._state.strings.live == 1
+    assert budget.counts()["away"] == 0
+    budget.size = 1 << 17
+    budget.stepped()
+    assert pipeline._state.strings.leaves_bytes <= 1 << 16
