@@ -29,7 +29,7 @@ settings.register_profile("thorough", parent=settings.get_profile("explore"), ma
 settings.register_profile("ci", parent=settings.get_profile("explore"), derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "explore"))
 
-pytest_plugins = ["tests.interrupting", "tests.repeating", "tests.tiers"]
+pytest_plugins = ["tests.interrupting", "tests.logged_lines", "tests.repeating", "tests.tiers"]
 _LENDER = pytest.StashKey["Lender"]()
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What unit tests of several areas share."""
+"""What tests of several areas share: the lines that are logged while they run."""
 
 from __future__ import annotations
 

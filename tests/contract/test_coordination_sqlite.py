@@ -100,7 +100,8 @@ def test_after_a_restart_of_the_machine_leases_and_members_are_over_and_the_rest
 
 
 def test_the_clock_and_the_boot_are_the_same_in_every_process() -> None:
-    script = "from hotspare.coordination.sqlite import clock_ms; from hotspare.base.processes import boot_id; print(boot_id(), clock_ms())"
+    imports = "from hotspare.base.processes import boot_id; from hotspare.coordination.sqlite import clock_ms"
+    script = f"{imports}; print(boot_id(), clock_ms())"
     before = clock_ms()
     with child(script) as process:
         said, _ = process.communicate(timeout=180)

@@ -7,8 +7,6 @@ A kernel that none of them reaches fails the law.
 from __future__ import annotations
 
 import copy
-import importlib
-import pkgutil
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -16,14 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotspare.rows import compile as kernels
 from hotspare.rows.compile import KERNELS, plain
 from tests.laws.kernel_inputs import GENERATORS
+from tests.loops import import_loops
 
 pytestmark = pytest.mark.law
 
-for _module in pkgutil.iter_modules(kernels.__path__):
-    importlib.import_module(f"{kernels.__name__}.{_module.name}")
+import_loops()
 
 SAMPLES_MAX = 24
 
@@ -105,12 +102,12 @@ def bits(value: Any) -> Any:
 
 def test_the_law_bites() -> None:
     """A twin that is another in the last bit is found."""
-    twin = plain(KERNELS["summary.slide"])
+    twin = plain(KERNELS["calculate.slide"])
 
     def other_bit(values: Any, valid: Any, window: Any, out: Any, missed: Any) -> None:
         twin(values, valid, window, out, missed)
         out.sums[:] = np.nextafter(out.sums, np.inf)
 
-    calls = [args for _, args in zip(range(8), GENERATORS["summary.slide"](), strict=False)]
+    calls = [args for _, args in zip(range(8), GENERATORS["calculate.slide"](), strict=False)]
     with np.errstate(all="ignore"), pytest.raises(AssertionError):
-        check_twin("summary.slide", other_bit, calls)
+        check_twin("calculate.slide", other_bit, calls)

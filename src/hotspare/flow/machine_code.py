@@ -21,7 +21,7 @@ from hotspare.table.loops import hashing
 
 
 def folder() -> Path:
-    """Where numba keeps the machine code of these kernels, for this place of their source; it may not exist."""
+    """Where numba keeps the machine code of `table.loops`, for this place of their source; it may not exist."""
     found: Any = hashing.xxh64
     return Path(found.stats.cache_path)
 
@@ -46,9 +46,5 @@ def compiled_here() -> list[str]:
 
 
 def _note() -> Path:
-    texts = hashlib.sha256()
-    for path in sorted(Path(kernels.__file__).parent.glob("*.py")):
-        texts.update(path.read_bytes())
-    found_by = (numba.__version__, sys.version, cpu_target.target_context.codegen().magic_tuple())
-    texts.update(repr(found_by).encode())
-    return folder() / f"complete-{texts.hexdigest()[:16]}"
+    found_by = (kernels.text_hash(), numba.__version__, sys.version, cpu_target.target_context.codegen().magic_tuple())
+    return folder() / f"complete-{hashlib.sha256(repr(found_by).encode()).hexdigest()[:16]}"

@@ -1,6 +1,6 @@
 """Windows of people's own code, whatever its language: called for each event, it makes events (SPEC A36).
 
-A language adds a file in `model/windows/` with its name and an example.
+A language adds a folder in `windows/`, whose declaration has its name and an example.
 """
 
 from __future__ import annotations

@@ -260,7 +260,7 @@ AS_MADE = Emission()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What every window has; `hotspare.model.windows` has one file per type, which adds its own fields.
+    """What every window has; `hotspare.windows` has one folder per type, whose declaration adds its own fields.
 
     `schema` is None where it follows from the inputs and the text gives none.
 

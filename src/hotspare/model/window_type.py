@@ -1,7 +1,7 @@
 """What a window type is to the model: its fields and their rules, both its texts, and what follows from it.
 
-One file per type: a frozen dataclass of what projects say, and a `WindowType` of what that means. `registry` lists them, and
-nothing else in the model names one. What a type does stands in `hotspare.engine.operators`.
+A type is a folder of `hotspare.windows`. Its `declaration.py` has a frozen dataclass of what projects say, and a `WindowType` of
+what that means; `operator.py` has what it does. `hotspare.windows.registry` lists the types, and the model names none.
 """
 
 from __future__ import annotations

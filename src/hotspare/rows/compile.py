@@ -1,8 +1,9 @@
 """The one way to compile a hot loop: `@kernel` on a free function over arrays, or `@called`.
 
 Compiled without `parallel` and `fastmath`, so that a kernel equals its Python text bit for bit (law Twin, over all of
-`KERNELS`), without the GIL, and without reference counts (`_nrt`): a kernel allocates nothing. Machine code is cached in a
-folder named after the text of all kernels, because a cached caller would otherwise keep an old callee.
+`KERNELS`), without the GIL, and without reference counts (`_nrt`): a kernel allocates nothing. Only files named `loops.py` and
+folders named `loops` have kernels. Machine code is cached in a folder named after the text of all of these, because a cached caller
+would otherwise keep an old callee.
 
 Inside kernels numbers are int64, uint64 and float64 only; uint64 never meets a plain integer, because that would make a float.
 """
@@ -35,18 +36,29 @@ class Kernel(Protocol, Generic[P, R_co]):
 
 
 KERNELS: dict[str, Kernel[..., object]] = {}
-"""Every kernel that was imported, by `module.name`."""
+"""Every kernel that was imported, by `module.name`; of a file `loops.py` the module's name is its folder's."""
+_PACKAGE = Path(__file__).parents[1]
+_LOOPS = ("*/loops.py", "*/*/loops.py", "*/loops/*.py", "*/*/loops/*.py")
+
+
+def loops() -> list[Path]:
+    """The files of the package that may hold kernels, in order."""
+    return sorted(path for pattern in _LOOPS for path in _PACKAGE.glob(pattern))
+
+
+def text_hash() -> str:
+    """Hash of the text of all kernels and of this file."""
+    texts = xxhash.xxh3_64()
+    for path in (Path(__file__), *loops()):
+        texts.update(path.read_bytes())
+    return texts.hexdigest()
 
 
 def _cache_folder() -> str:
     """Where machine code is kept; "" leaves the choice to numba, which knows folders for read-only installations."""
     if numba.config.CACHE_DIR:
         return str(numba.config.CACHE_DIR)
-    here = Path(__file__).parent
-    texts = xxhash.xxh3_64()
-    for path in sorted(here.glob("*.py")):
-        texts.update(path.read_bytes())
-    folder = here / "__pycache__" / f"kernels-{texts.hexdigest()}"
+    folder = _PACKAGE / "__pycache__" / f"kernels-{text_hash()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -79,7 +91,8 @@ def _compiled(function: Callable[P, R_co], **options: object) -> Kernel[P, R_co]
         compiled = cast(Kernel[P, R_co], numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, **options)(function))
     finally:
         numba.config.CACHE_DIR = before
-    KERNELS[f"{function.__module__.rpartition('.')[2]}.{function.__name__}"] = compiled
+    module = function.__module__.removesuffix(".loops").rpartition(".")[2]
+    KERNELS[f"{module}.{function.__name__}"] = compiled
     return compiled
 
 

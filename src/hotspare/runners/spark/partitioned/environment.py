@@ -22,6 +22,7 @@ from pathlib import Path
 import hotspare
 from hotspare.base.errors import RunnerError
 from hotspare.flow import machine_code
+from hotspare.rows import compile as kernels
 
 _ENVIRONMENT, _PACKAGE = "hotspare-environment", "hotspare-package"
 EXECUTOR_PYTHON = f"./{_ENVIRONMENT}/bin/python"
@@ -38,17 +39,19 @@ _NO_USE = re.compile(
 
 _FIND_KERNELS = """\
 import hashlib, pathlib
-folder = pathlib.Path(__file__).resolve().parent / "hotspare/engine/kernels"
-own = "kernels_" + hashlib.sha1(str(folder).encode()).hexdigest()
-for kept in folder.glob("__pycache__/kernels-*"):
-    for other in kept.glob("kernels_*"):
-        if not (kept / own).exists():
+package = pathlib.Path(__file__).resolve().parent / "hotspare"
+for folder, sent in SENT.items():
+    source = package / folder
+    own = source.name + "_" + hashlib.sha1(str(source).encode()).hexdigest()
+    for kept in package.glob("__pycache__/kernels-*"):
+        if (kept / sent).exists() and not (kept / own).exists():
             try:
-                (kept / own).symlink_to(other.name)
+                (kept / own).symlink_to(sent)
             except OSError:
                 pass
 """
-"""Runs when Python starts on an executor: numba keeps compiled kernels under a name that is made of the folder of their source."""
+"""Runs when Python starts on an executor: numba keeps compiled kernels in folders whose names are made of the folders of their
+source. `SENT`: by folder of source below the package, the name that its machine code was sent under."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +76,22 @@ def shipment(cache: Path, place: Path) -> Shipment:
             cache.mkdir(parents=True, exist_ok=True)
             _write(environment, _environment_files(packages))
         find_kernels = place / "sitecustomize.py"
-        find_kernels.write_text(_FIND_KERNELS, encoding="utf-8")
+        find_kernels.write_text(f"SENT = {_sent_folders()!r}\n{_FIND_KERNELS}", encoding="utf-8")
         _write(package, _package_files(find_kernels))
     except OSError as error:
         raise RunnerError("the archive of this Python for the executors cannot be written", detail=str(error)) from error
     variables = {"PYTHONPATH": os.pathsep.join((_PACKAGE, f"{_ENVIRONMENT}/site")), "LD_LIBRARY_PATH": f"{_ENVIRONMENT}/lib"}
     return Shipment(f"{environment.as_uri()}#{_ENVIRONMENT},{package.as_uri()}#{_PACKAGE}", variables)
+
+
+def _sent_folders() -> dict[str, str]:
+    """`SENT` of this place of the package."""
+    root = Path(hotspare.__file__).parent
+    found = {}
+    for folder in sorted({path.parent for path in kernels.loops()}):
+        digest = hashlib.sha1(str(folder).encode(), usedforsecurity=False).hexdigest()
+        found[folder.relative_to(root).as_posix()] = f"{folder.name}_{digest}"
+    return found
 
 
 def needed_distributions() -> list[Distribution]:
