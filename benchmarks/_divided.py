@@ -22,8 +22,8 @@ from hotspare.bus.contract import Partition
 from hotspare.bus.naming import group_name, inbound_topic, outbound_topic
 from hotspare.coordination.contract import Leader, Member
 from hotspare.demo.site import Site
-from hotspare.model.load import load_text
 from hotspare.model.project import WindowId
+from hotspare.projects.load import load_text
 from hotspare.rows.routing import routing_of
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
 

@@ -36,7 +36,7 @@ from hotspare.base.interpreter import keep_freed_memory
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.formats.csv.decode import DecodedRows
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import decoded_schema
 from hotspare.rows.elementwise import nothing
 

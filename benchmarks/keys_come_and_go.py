@@ -22,7 +22,7 @@ from tests.laws.keys_come_and_go import PROJECT, rounds, state_bytes
 from hotspare.base.interpreter import keep_freed_memory, pass_over_what_is_there
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 
 _TOLD = 10
 _GROWTH_MAX = 1.1

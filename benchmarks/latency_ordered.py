@@ -26,8 +26,8 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
 from hotspare.formats import arrow_block
-from hotspare.model.load import load_text
-from hotspare.model.resolve import resolve
+from hotspare.projects.load import load_text
+from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import NextInput
 from hotspare.runners.contract import EndCause, HeadPlace, KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
 

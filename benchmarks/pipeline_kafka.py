@@ -28,7 +28,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.formats import arrow_block
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import MessageFormat, NextInput
 from hotspare.runners.contract import EndCause, HeadPlace, KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.reading import MessageRun, raw_batch

@@ -27,7 +27,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.formats import arrow_block
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import BAD_STREAM, MessageFormat
 
 SCHEMA = "id*:int64,user:string,price:double,size:int32,at:stamp"

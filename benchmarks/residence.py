@@ -37,7 +37,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.formats.csv.rows import CsvStyle, row_texts
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import RAW_SCHEMA
 from hotspare.rows.chunk import Int64s
 from hotspare.table.page_cache.open import residence_for

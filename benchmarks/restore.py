@@ -39,7 +39,7 @@ from hotspare.base.interpreter import pass_over_what_is_there
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.flow.warm import warm_up
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.chunk import Int64s
 from hotspare.stores.open import open_store
 from hotspare.table.loops.relation import INSERT

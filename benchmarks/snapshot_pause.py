@@ -30,7 +30,7 @@ from hotspare.base.interpreter import pass_over_what_is_there, switch_often
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.flow.snapshot import Frozen
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.chunk import Int64s
 from hotspare.stores.directory import DirectoryStore
 

@@ -26,7 +26,7 @@ from benchmarks._decoded import events_of
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.flow.snapshot import Frozen
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.chunk import Int64s
 
 PROJECT = """

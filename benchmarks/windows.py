@@ -24,7 +24,7 @@ from benchmarks.core_throughput import JOINED, batch_of, batches, run
 
 from hotspare.base.interpreter import keep_freed_memory, pass_over_what_is_there
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 
 KEYS = (1, 1_000, 1_000_000)
 INSERT, UPSERT = 1, 3

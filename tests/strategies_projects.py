@@ -8,7 +8,6 @@ from itertools import pairwise
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from hotspare.model.analysis import analyse
 from hotspare.model.connectors import CONNECTOR_PROPERTIES, NO_KEY_COLUMN, PROPERTY_VALUES, Support
 from hotspare.model.delivery import BLOCKS
 from hotspare.model.durations import DURATION_US_MAX
@@ -42,14 +41,14 @@ from hotspare.model.project import (
 )
 from hotspare.model.quality import BUFFERED, COUNT_MAX, PRECISE, SIMPLE, TRIMMED, Quality, QualityKind
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
-from hotspare.model.window_type import Newness
+from hotspare.model.window_type import Newness, type_of
+from hotspare.projects.analysis import analyse
 from hotspare.windows.calculate.algorithms import SUMMARY_OUTPUTS, SUMMARY_TYPES
 from hotspare.windows.calculate.declaration import CalculateWindow
 from hotspare.windows.compute.declaration import ComputeWindow
 from hotspare.windows.copy.declaration import CopyWindow
 from hotspare.windows.filter.declaration import FilterWindow
 from hotspare.windows.functional.declaration import FunctionalWindow
-from hotspare.windows.registry import type_of
 from hotspare.windows.source.declaration import SourceWindow
 
 NAME_LETTERS = "abXY019_-"

@@ -22,9 +22,9 @@ from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.ha.rules.roles import Role
 from hotspare.host.project import checked_project
-from hotspare.model.load import load_text
 from hotspare.model.project import Connector, ConnectorDirection
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.projects.load import load_text
 from hotspare.testing.cluster import wait_until
 from tests.adapters.test_generated import FragileBus, Killed
 from tests.examples import examples

@@ -26,8 +26,8 @@ from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.ha.ports import ConnectorFacts
 from hotspare.ha.rules.roles import Role
-from hotspare.model.load import load_text
 from hotspare.model.project import Connector, ConnectorDirection, Project
+from hotspare.projects.load import load_text
 from hotspare.telemetry.log import Log, LogEvent
 from hotspare.testing.cluster import wait_until
 from tests.adapters.outputs import ROWS as OUTPUTS

@@ -23,9 +23,9 @@ from hotspare.base.errors import BusError, ProjectError, UsageError
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.ha.rules.roles import Role
-from hotspare.model.load import load_text
 from hotspare.model.project import Connector, ConnectorDirection
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.projects.load import load_text
 from hotspare.testing.cluster import wait_until
 
 ID, TIME, LABEL = Field("id", FieldType.INT64, KeyRole.KEY), Field("time", FieldType.STAMP), Field("label", FieldType.STRING)

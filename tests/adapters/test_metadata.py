@@ -9,7 +9,7 @@ from hotspare.base.errors import BusError, UnknownResult
 from hotspare.bus.contract import HeaderGuard, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.bus.naming import metadata_topic
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 
 PROJECT = """
 project: shop

@@ -19,7 +19,7 @@ from hotspare.base.errors import BusError, UsageError
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.telemetry.log import Log
 from hotspare.testing.cluster import wait_until
 from tests.adapters import test_connectors

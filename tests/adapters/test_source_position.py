@@ -13,7 +13,7 @@ from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, p
 from hotspare.bus.contract import TICK, Bus, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.telemetry.log import Log
 from hotspare.testing.cluster import wait_until
 from tests.adapters.test_connectors import PROJECT

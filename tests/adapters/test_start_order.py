@@ -16,8 +16,8 @@ from hotspare.adapters.start_order import ConnectorState, StartOrder
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.ha.rules.roles import Role
-from hotspare.model.load import load_text
 from hotspare.model.project import ConnectorEntry, ConnectorGroup, ConnectorTarget
+from hotspare.projects.load import load_text
 from hotspare.telemetry.log import Log
 from hotspare.testing.cluster import wait_until
 

@@ -16,7 +16,7 @@ from hotspare.bus.contract import OUTPUTS_HEADER, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.formats import arrow_block
 from hotspare.ha.rules.roles import Role
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.stores.redis.server import server_of
 from hotspare.telemetry.log import Log
 from hotspare.testing.cluster import wait_until

@@ -26,8 +26,8 @@ from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.formats import arrow_block
 from hotspare.ha.rules.roles import Role
-from hotspare.model.load import load_text
 from hotspare.model.statedb import RecordKeeping
+from hotspare.projects.load import load_text
 from hotspare.stores.redis.server import server_of
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.redis_server import RedisServer

@@ -16,7 +16,7 @@ from hotspare.adapters.topics.position import OnLost
 from hotspare.base.errors import PositionLost
 from hotspare.bus.contract import FORMAT_HEADER, Partition
 from hotspare.flow.head.head import Head
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import RAW_SCHEMA, MessageFormat, RowKind
 from hotspare.rows.routing import routing_by
 from tests.adapters.killed import Killed, struck

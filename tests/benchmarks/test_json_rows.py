@@ -8,7 +8,7 @@ from benchmarks.json_rows.streams import AT_LEAST_ONCE, ENGINE, ONCE, PEERS, PRO
 from benchmarks.kafka_streams.__main__ import Rate
 from benchmarks.kafka_streams.peer import Status, is_whole
 
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 
 
 def test_a_message_has_the_row_and_its_key() -> None:

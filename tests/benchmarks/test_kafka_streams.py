@@ -16,7 +16,7 @@ from benchmarks.kafka_streams.peer import Status, instance_of, is_whole
 from hotspare.bus.open import open_bus
 from hotspare.demo.site import embedded
 from hotspare.formats.arrow_block import decode
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 
 SHARDS, EVENTS = 3, 12_000
 WHOLE = (Status("RUNNING", (0, 2), (1,), 5), Status("RUNNING", (1,), (0, 2), 0))

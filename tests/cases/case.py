@@ -14,7 +14,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.formats.csv.rows import CsvStyle, rows_to_csv
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import BAD_STREAM, END_FORM, RAW_SCHEMA, MessageFormat
 from tests.raw_rows import RawRow, raw_of
 

@@ -11,9 +11,10 @@ import xxhash
 
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
+from hotspare.model.window_type import type_of
 from hotspare.rows.compile import plain
 from hotspare.table.loops.columns import identifier_texts
-from hotspare.windows.registry import WINDOW_TYPES, type_of
+from hotspare.windows.registry import WINDOW_TYPES
 from tests.cases.case import CASES, OF_EVERY_TYPE, expected_by_cause, outputs_by_cause, raw_batches, read_case, run
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.windows.shared.expressions import expression_mistakes
 from tests.cases.case import expected_by_cause, outputs_by_cause, parse_case, raw_batches, run
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from hotspare.windows.registry import WINDOW_TYPES, type_of
+from hotspare.model.window_type import type_of
+from hotspare.windows.registry import WINDOW_TYPES
 from tests.cases.case import Case, expected_by_cause, outputs_by_cause, parse_case, raw_batches, run
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "windows").glob("*.md"))

@@ -10,7 +10,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.ha.effects.joining import agreed_project
 from hotspare.host.definition import project_identity
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.stores.contract import Store
 from hotspare.stores.open import default_store_url, open_store
 from tests.cases.case import Case, parse_case, raw_batches

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.bus.open import open_bus
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 
 _PROJECT = """
 project: shop

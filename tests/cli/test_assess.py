@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hotspare.host.assessing import Verdict, assess_file
 from tests.cli.running import hotspare_here
 from tests.examples import examples
-from tests.model.test_esp_xml import CONFORMANCE, needs_conformance
+from tests.projects.test_esp_xml import CONFORMANCE, needs_conformance
 
 _SOURCE = (
     '<window-source name="s"><schema><fields><field name="id" type="int64" key="true"/></fields></schema>{more}</window-source>'

@@ -13,8 +13,8 @@ import pytest
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.formats import arrow_block
-from hotspare.model.load import load_text
 from hotspare.model.project import WindowId
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import output_schema
 from tests.cli.running import hotspare_here
 

@@ -16,7 +16,7 @@ from hotspare.ha.effects.joining import agreed_project
 from hotspare.ha.effects.restoring import Destination
 from hotspare.host.definition import project_identity
 from hotspare.host.restoring import destinations, restore_named, store_url
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.stores.contract import SnapshotStatus, Store
 from hotspare.stores.open import default_store_url, open_store
 from tests.cli.kept import GROUP, PROJECT, case, put_snapshots

@@ -9,7 +9,7 @@ from hotspare.coordination.open import default_coordination_url, open_coordinati
 from hotspare.flow.plan import compile_plan
 from hotspare.ha.effects.joining import agreed_project
 from hotspare.host.definition import project_identity
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from tests.cli.running import hotspare_here
 
 PROJECT = """

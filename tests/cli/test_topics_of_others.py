@@ -16,8 +16,8 @@ from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.formats.outputs import decode_outputs, encode_outputs
 from hotspare.model.connectors import names_topic_of_others
-from hotspare.model.load import load_text
 from hotspare.model.project import WindowId
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import MessageFormat
 from tests.cli.running import hotspare_here
 

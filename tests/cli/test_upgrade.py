@@ -28,9 +28,9 @@ from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
 from hotspare.host.definition import group_topics, project_identity
 from hotspare.host.upgrading import Places, Planned, Wish, planned, upgrade
-from hotspare.model.fingerprint import from_document
-from hotspare.model.load import load_text
-from hotspare.model.resolve import resolve
+from hotspare.projects.fingerprint import from_document
+from hotspare.projects.load import load_text
+from hotspare.projects.resolve import resolve
 from hotspare.stores.contract import SnapshotStatus
 from hotspare.stores.open import default_store_url, open_store
 from tests.cli.kept import GROUP, PROJECT, case, put_snapshots

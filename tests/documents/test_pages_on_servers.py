@@ -22,7 +22,7 @@ from hotspare.formats.outputs import decode_outputs, encode_outputs
 from hotspare.ha.outputs.blocks import MessageSizes
 from hotspare.host.definition import group_topics
 from hotspare.host.project import checked_project
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import MessageFormat
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers

@@ -13,7 +13,7 @@ from hotspare.bus.naming import inbound_topic, outbound_topic
 from hotspare.bus.open import open_bus
 from hotspare.flow.head.head import Head
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.runners.contract import SourceTopic
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers

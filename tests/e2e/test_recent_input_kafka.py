@@ -18,7 +18,7 @@ from hotspare.bus.naming import bad_topic, group_name, inbound_topic, outbound_t
 from hotspare.bus.open import open_bus
 from hotspare.flow.head.head import Head
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_project
+from hotspare.projects.load import load_project
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.runners.contract import SourceTopic
 from hotspare.testing.cluster import Cluster, command, wait_until

@@ -9,7 +9,7 @@ from hotspare.expressions.compiled import VALUE_TOO_LONG
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws.test_cut import cut
 

@@ -12,8 +12,8 @@ from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.events import Opcode
 from hotspare.model.project import AcceptedOpcodes, ContinuousQuery, Edge, IndexType, Project, Publication, Retention, Window
-from hotspare.model.resolve import resolve
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import MessageFormat
 from hotspare.windows.copy.declaration import CopyWindow
 from hotspare.windows.source.declaration import SourceWindow

@@ -8,7 +8,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.flow.upgrade import Fate, Past, Upgrade, carried_over, compare
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from tests.cases.case import Case, Message, raw_batches
 
 KEPT = """

@@ -11,7 +11,7 @@ import pytest
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_project
+from hotspare.projects.load import load_project
 from tests.raw_rows import RawRow, raw_of
 
 FOLDER = Path(__file__).parents[3] / "shared" / "conformance"

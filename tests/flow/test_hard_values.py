@@ -8,7 +8,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
 from hotspare.formats.csv.rows import CsvStyle, row_texts
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import BAD_STREAM
 from tests.flow.head.messages import Message, raw
 

@@ -16,7 +16,7 @@ from hotspare.flow.output_room import FEW_ROWS_MAX
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.flow.project_state import State
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import RAW_SCHEMA, output_schema
 
 FIELDS = {

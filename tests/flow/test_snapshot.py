@@ -15,7 +15,7 @@ from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
 from hotspare.flow.semantics import SEMANTICS
 from hotspare.flow.snapshot import FORMAT
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.core_scripts import PROJECT, plan

@@ -12,7 +12,7 @@ from hotspare.flow.pipeline import Pipeline, joined_parts
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.flow.project_state import OutputId
 from hotspare.formats.csv.rows import CsvStyle, rows_to_csv
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import BAD_STREAM, decoded_schema, output_schema
 from tests.cases.case import Case, Message, raw_batches
 

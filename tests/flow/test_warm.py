@@ -38,7 +38,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
 from hotspare.flow.warm import batch, warm_up, warm_up_for
-from hotspare.model.load import load_project
+from hotspare.projects.load import load_project
 
 def loaded():
     return {(name, signature) for name, kernel in kernels.KERNELS.items() for signature in kernel.signatures}

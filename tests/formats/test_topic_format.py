@@ -6,7 +6,7 @@ import pytest
 
 from hotspare.base.errors import ProjectError
 from hotspare.formats.topic_format import outbound_format, outbound_key
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import MessageFormat
 
 PROJECT = """

@@ -19,7 +19,7 @@ from hotspare.ha.core import Core, CoreFactory
 from hotspare.ha.outputs.held import HeldOutputs
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OutputStream
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import BAD_STREAM, MessageFormat
 from tests.raw_rows import raw_of
 from tests.simulation import fast_core

@@ -22,7 +22,7 @@ from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OnPoison
 from hotspare.host.careful_core import CarefulCore, CarefulCores, Recovery
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.runners import contract as runner

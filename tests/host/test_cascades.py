@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hotspare.model.resolved import Resolved
 
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.base.errors import UsageError
@@ -10,8 +11,7 @@ from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.bus.naming import metadata_topic
 from hotspare.host.cascades import check_streams_read
-from hotspare.model.load import load_text
-from hotspare.model.resolve import Resolved
+from hotspare.projects.load import load_text
 
 PROJECT = """
 project: NAME

@@ -19,7 +19,7 @@ from hotspare.flow.plan import BAD_SCHEMA, compile_plan
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host import process
 from hotspare.host.options import EngineOptions
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.recorder import outputs_of
 from hotspare.windows.copy.operator import CopyOperator

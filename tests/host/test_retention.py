@@ -15,8 +15,8 @@ from hotspare.cli.main import app
 from hotspare.flow.plan import compile_plan
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host.retention import check_at_start, check_newest_snapshot, topic_retentions
-from hotspare.model.load import load_text
 from hotspare.model.project import WindowId
+from hotspare.projects.load import load_text
 from hotspare.stores.memory import MemoryStore
 from hotspare.telemetry.log import Log, LogEvent
 

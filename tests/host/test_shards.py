@@ -21,7 +21,7 @@ from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host import process
 from hotspare.host.hosted_group import HostedGroup
 from hotspare.host.options import EngineOptions
-from hotspare.model.load import load_project
+from hotspare.projects.load import load_project
 from hotspare.stores.open import default_store_url, open_store
 from hotspare.telemetry.log import Log
 from hotspare.testing.cluster import wait_until

@@ -17,7 +17,7 @@ from hotspare.ha.group import GroupEngine
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic
 from hotspare.host import process
 from hotspare.host.options import EngineOptions
-from hotspare.model.load import load_project
+from hotspare.projects.load import load_project
 from hotspare.telemetry.log import Log
 
 PROJECT = """

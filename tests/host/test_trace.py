@@ -11,7 +11,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
 from hotspare.host.definition import PipelineFactory
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.telemetry.log import Log
 from tests.cases.case import Case, Message, raw_batches

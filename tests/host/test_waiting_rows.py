@@ -22,7 +22,7 @@ from hotspare.ha.peers import PeerServer
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host import process
 from hotspare.host.options import EngineOptions
-from hotspare.model.load import load_project
+from hotspare.projects.load import load_project
 from hotspare.telemetry.log import Log
 from hotspare.testing.cluster import wait_until
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.tuning import Tuning
 from hotspare.stores.contract import Store
 from tests.cases.case import Message

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from hotspare.flow.plan import compile_plan
 from hotspare.model.events import Opcode
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.table.loops import slots
 from hotspare.table.multi_index import MultiIndex

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.tuning import Tuning
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples

@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 
 from hotspare.flow.head.head import Head
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.fingerprint import project_hash
-from hotspare.model.frontends.esp_xml import project as esp_xml
-from hotspare.model.frontends.yaml import project as yaml_project
-from hotspare.model.load import load_text
 from hotspare.model.project import Project, Publication
-from hotspare.model.resolve import resolve
 from hotspare.model.types import FieldType, Schema
+from hotspare.model.window_type import type_of
+from hotspare.projects import yaml as yaml_project
+from hotspare.projects.esp_xml import project as esp_xml
+from hotspare.projects.fingerprint import project_hash
+from hotspare.projects.load import load_text
+from hotspare.projects.resolve import resolve
 from hotspare.rows.tuning import Tuning
 from hotspare.windows.examples import example
-from hotspare.windows.registry import WINDOW_TYPES, type_of
+from hotspare.windows.registry import WINDOW_TYPES
 from hotspare.windows.shared.expressions import expression_mistakes
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws.test_cut import cut, fed, in_parts
 

@@ -13,7 +13,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.project import Project
-from hotspare.model.resolve import resolve
+from hotspare.projects.resolve import resolve
 from tests.cases.case import Case, Message, raw_batches
 from tests.laws.core_scripts import snapshot_bytes
 from tests.laws.test_relations import Given, as_text, scripts

@@ -6,7 +6,7 @@ import pytest
 
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from tests.laws.keys_come_and_go import PROJECT, rounds, state_bytes
 
 pytestmark = pytest.mark.law

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hotspare.flow.head.head import Head
 from hotspare.formats import arrow_block
 from hotspare.formats.avro_block import decode_events as avro_events
-from hotspare.model.resolve import resolve
+from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import MessageFormat
 from tests.flow.head.messages import TRADES, Message, project, raw
 from tests.laws.damaged_files import avro_block, avro_bytes, avro_header, avro_long

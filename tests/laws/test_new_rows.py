@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from tests.cases.case import Case, Message
 from tests.examples import examples
 from tests.laws.core_scripts import decoded, joined, snapshot_bytes

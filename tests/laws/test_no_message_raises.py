@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.formats import arrow_block
-from hotspare.model.resolve import resolve
+from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import MessageFormat, RowKind
 from tests.examples import examples
 from tests.flow.head.messages import Message, project, raw

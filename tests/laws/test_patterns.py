@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.tuning import Tuning
 from hotspare.windows.pattern.logic import Event, Logic, LogicOperator, LogicRefused, Operation, check_logic, events_in, parse_logic
 from tests.cases.case import Case, Message, raw_batches

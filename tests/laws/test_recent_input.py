@@ -20,8 +20,8 @@ from hotspare.flow.plan import Plan, compile_plan
 from hotspare.ha.outputs.held import HeldStream, Mark, base_of, mark_of, numbers_of
 from hotspare.ha.rules import warming as rules
 from hotspare.ha.rules.facts import Warming
-from hotspare.model.load import load_text
 from hotspare.model.recent_input import TICK_GAP_US, recent_input
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import RowKind
 from tests.examples import examples
 from tests.laws.any_changelogs import TICK, Given, inserts, raw_messages

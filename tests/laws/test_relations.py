@@ -33,7 +33,7 @@ from hotspare.model.project import (
     RetentionKind,
     Window,
 )
-from hotspare.model.resolve import resolve
+from hotspare.projects.resolve import resolve
 from hotspare.rows.tuning import Tuning, under
 from hotspare.windows.calculate.declaration import CalculateWindow
 from hotspare.windows.compute.declaration import ComputeWindow

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.model.fingerprint import differences, from_document, project_hash, to_document
-from hotspare.model.frontends.esp_xml import project as esp_xml
-from hotspare.model.frontends.yaml import project as yaml_project
-from hotspare.model.load import load_text
 from hotspare.model.project import IndexType, Project, Window
+from hotspare.projects import yaml as yaml_project
+from hotspare.projects.esp_xml import project as esp_xml
+from hotspare.projects.fingerprint import differences, from_document, project_hash, to_document
+from hotspare.projects.load import load_text
 from hotspare.windows.copy.declaration import CopyWindow
 from tests.strategies_projects import projects
 

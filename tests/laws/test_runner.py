@@ -14,8 +14,8 @@ from hotspare.bus.open import open_bus
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.load import load_text
-from hotspare.model.resolve import resolve
+from hotspare.projects.load import load_text
+from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import NextInput
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import LocalRunner, read_recorded

@@ -12,8 +12,8 @@ from hotspare.bus.contract import TICK, HeaderGuard, Partition
 from hotspare.bus.open import open_bus
 from hotspare.flow.head.head import Head
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.load import load_text
-from hotspare.model.resolve import resolve
+from hotspare.projects.load import load_text
+from hotspare.projects.resolve import resolve
 from hotspare.runners.contract import BatchLimits, HeadPlace, KafkaReaderKind, RunnerInput, SourceTopic
 from hotspare.runners.local import LocalRunner, read_recorded
 from hotspare.testing.cluster import wait_until

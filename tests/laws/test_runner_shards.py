@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from hotspare.model.resolved import Resolved
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,12 +28,12 @@ from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
 from hotspare.model.partitioning import KEY_TYPES, obstacles, partition_fields, refused_shards
 from hotspare.model.project import Project, WindowId
-from hotspare.model.resolve import Resolved, resolve
+from hotspare.model.window_type import type_of
+from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import MessageFormat
 from hotspare.rows.routing import routing_of
 from hotspare.runners.contract import BatchLimits, HeadPlace, RunnerInput, SourceTopic
 from hotspare.runners.local import read_recorded
-from hotspare.windows.registry import type_of
 from hotspare.windows.shared.contract import Clock
 from hotspare.windows.source.declaration import SourceWindow
 from tests.cases.case import CASES, ROW_SEPARATOR, Case, Message, expected_by_cause, outputs_by_cause, raw_batches, read_case

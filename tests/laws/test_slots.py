@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from tests.cases.case import Case, Message
 from tests.examples import examples
 from tests.laws.plain_windows import Event, Index, Limits, Refused, Row, folded

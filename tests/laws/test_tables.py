@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from hotspare.base.errors import UsageError
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
-from hotspare.model.resolve import resolve
+from hotspare.projects.load import load_text
+from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.spark.in_task import TIME, OnBadEvents, ShardWork, Span, field_column
 from tests.cases.case import OF_EVERY_TYPE, read_case

@@ -14,7 +14,7 @@ import pytest
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.tuning import Tuning, under
 from hotspare.table.page_cache.budget import Budget
 from tests.cases.case import Case, Message, raw_batches

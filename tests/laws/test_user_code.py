@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from hotspare.model.load import load_text
 from hotspare.model.types import Field, FieldType
+from hotspare.projects.load import load_text
 from hotspare.windows.examples import example
 from hotspare.windows.registry import WINDOW_TYPES
 from tests.laws.code_programs import program

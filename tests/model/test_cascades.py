@@ -10,11 +10,11 @@ from hotspare.bus.contract import Partition
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.host.definition import group_topics
 from hotspare.model.cascades import StreamOf
-from hotspare.model.fingerprint import differences
 from hotspare.model.frontends.esp_xml.text import dump as to_xml
-from hotspare.model.frontends.yaml.project import dump as to_yaml
-from hotspare.model.load import load_text
 from hotspare.model.project import Beats
+from hotspare.projects.fingerprint import differences
+from hotspare.projects.load import load_text
+from hotspare.projects.yaml import dump as to_yaml
 
 PROJECT = """
 project: p

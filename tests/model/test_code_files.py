@@ -9,9 +9,9 @@ import pytest
 from hotspare.base.errors import ProjectError
 from hotspare.flow.plan import compile_plan
 from hotspare.host.project import checked_project
-from hotspare.model.fingerprint import project_hash
 from hotspare.model.frontends.yaml.text import dump
-from hotspare.model.load import load_text
+from hotspare.projects.fingerprint import project_hash
+from hotspare.projects.load import load_text
 
 CODE = "\ndef create(event):\n    return {'x': event['x'] + 1}\n"
 XML = """<project name="p"><contqueries><contquery name="q"><windows>

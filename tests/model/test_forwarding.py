@@ -6,10 +6,10 @@ import pytest
 
 from hotspare.base.errors import ProjectError
 from hotspare.flow.plan import compile_plan
-from hotspare.model.fingerprint import project_hash
-from hotspare.model.frontends.esp_xml import project as esp_xml
-from hotspare.model.frontends.yaml import project as yaml_project
-from hotspare.model.resolve import resolve
+from hotspare.projects import yaml as yaml_project
+from hotspare.projects.esp_xml import project as esp_xml
+from hotspare.projects.fingerprint import project_hash
+from hotspare.projects.resolve import resolve
 
 PROJECT = """
 project: p

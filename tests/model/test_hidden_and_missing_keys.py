@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hotspare.base.errors import ProjectError
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 
 PROJECT = """
 project: p

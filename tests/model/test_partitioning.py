@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hotspare.base.errors import ProjectError
-from hotspare.model.load import load_text
 from hotspare.model.partitioning import carried_keys, obstacles, partition_fields, refused_shards
 from hotspare.model.project import WindowId
+from hotspare.projects.load import load_text
 
 PROJECT = """
 project: p

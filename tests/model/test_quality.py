@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 
 from hotspare.base.errors import UsageError
-from hotspare.model.load import LoadedProject, load_project, load_text
 from hotspare.model.project import WindowId
 from hotspare.model.quality import BUFFERED, COUNT_MAX, PRECISE, SIMPLE, TRIMMED, Quality, QualityKind, parse_quality
+from hotspare.projects.load import LoadedProject, load_project, load_text
 from tests.model.marked import assert_only_mistake
 from tests.strategies_projects import qualities
 

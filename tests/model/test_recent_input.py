@@ -3,8 +3,8 @@
 import pytest
 
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
 from hotspare.model.recent_input import RecentInput, recent_input
+from hotspare.projects.load import load_text
 
 SOURCE = "{type: source, index: empty, opcodes: insert-only, "
 PLAIN = f'{SOURCE}schema: "id*:int64,at:stamp"}}'

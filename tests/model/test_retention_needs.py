@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hotspare.model.resolved import Resolved
 
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
 from hotspare.model.project import WindowId
-from hotspare.model.resolve import Resolved
 from hotspare.model.retention_needs import (
     Finding,
     Keeping,
@@ -19,6 +18,7 @@ from hotspare.model.retention_needs import (
     retention_needs,
     state_bound,
 )
+from hotspare.projects.load import load_text
 
 CHAIN = """
 project: chain

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hotspare.model.load import load_text
 from hotspare.model.time_fields import TimeFields, time_fields
+from hotspare.projects.load import load_text
 
 PATTERN = """
       found:

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from hotspare.model.load import load_project
-from hotspare.model.resolve import resolve
+from hotspare.projects.load import load_project
+from hotspare.projects.resolve import resolve
 from tests.repo.tree import ROOT, Source, Violation, read, repository_files, sources, violations
 
 WORDS = (

@@ -31,7 +31,7 @@ def test_the_readme_tells_of_every_window_type() -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("src/hotspare/model/analysis.py", "isinstance(window, CopyWindow)"),
+        ("src/hotspare/projects/analysis.py", "isinstance(window, CopyWindow)"),
         ("src/hotspare/flow/plan.py", "from hotspare.windows.copy.operator import CopyOperator"),
         ("src/hotspare/flow/plan.py", "import hotspare.windows.copy.declaration"),
         ("src/hotspare/cli/x.py", "'kept: {type: copy}'"),

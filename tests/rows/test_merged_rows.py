@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import ARROW_TYPE, BAD_TYPE, RAW_SCHEMA
 from hotspare.rows.elementwise import nothing
 from hotspare.rows.ordering import by_partition, partition_numbers

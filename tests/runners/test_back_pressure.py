@@ -24,7 +24,7 @@ from hotspare.ha.rules.settings import GroupSettings
 from hotspare.ha.rules.view import PeerStatus
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.definition import PipelineFactory, group_topics
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.runners import contract
 from hotspare.runners.contract import BatchLimits, ReadPace, RunnerEnd, RunnerInput
 from hotspare.runners.local import LocalRunner

@@ -77,7 +77,7 @@ def plant(row: str, place: str) -> Callable[[Callable[[Patch], None]], Callable[
     return register
 
 
-@plant("A4", "tests/model/test_esp_xml.py::test_properties_are_overridden_from_outside")
+@plant("A4", "tests/projects/test_esp_xml.py::test_properties_are_overridden_from_outside")
 def properties_stay_as_they_are(patch: Patch) -> None:
     patch.setattr(Substitution, "apply", lambda self, text, place: text)
 

@@ -148,7 +148,7 @@ class RealKit(CoreKit):
 
     def __init__(self) -> None:
         from hotspare.flow.plan import compile_plan
-        from hotspare.model.load import load_text
+        from hotspare.projects.load import load_text
 
         super().__init__(compile_plan(load_text(PROJECT, "sim.yaml").resolved))
 

@@ -6,7 +6,7 @@ import pytest
 
 from hotspare.base.errors import ProjectError
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.windows.shared.expressions import expression_mistakes
 
 PROJECT = """

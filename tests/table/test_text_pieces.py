@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.chunk import OUTPUT_BYTES_MAX, Bools, Int64s
 from hotspare.table.strings import StringTable
 from tests.cases.case import Message

@@ -54,11 +54,11 @@ from hotspare.ha.rules.roles import Role
 from hotspare.model.connector_groups import connector_path
 from hotspare.model.connectors import BUS_KINDS, is_bus
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
-from hotspare.model.resolve import Resolved, ResolvedWindow
+from hotspare.model.resolved import Resolved, ResolvedWindow
 from hotspare.model.statedb import RecordKeeping, RecordQuery
+from hotspare.model.window_type import type_of
 from hotspare.rows.routing import routing_of
 from hotspare.telemetry.log import Log, LogEvent
-from hotspare.windows.registry import type_of
 
 _RETRY_S = 0.5
 _WORK = Retry(pause_s=_RETRY_S)

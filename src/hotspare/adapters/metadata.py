@@ -20,13 +20,13 @@ from hotspare.bus.naming import bad_topic, inbound_topic, metadata_topic, outbou
 from hotspare.formats.csv.rows import RowPrefix
 from hotspare.formats.topic_format import inbound_format, outbound_format
 from hotspare.model.events import Opcode
-from hotspare.model.fingerprint import resolved_hash
 from hotspare.model.partitioning import partition_fields
 from hotspare.model.project import KeyOrigin
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
 from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
-from hotspare.windows.registry import type_of
+from hotspare.model.window_type import type_of
+from hotspare.projects.fingerprint import resolved_hash
 
 PROJECT_HEADER = "hotspare-project"
 _CONTENDED = Retry(tries_max=50, lasting_s=60.0, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)

@@ -14,7 +14,7 @@ from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
 
 if TYPE_CHECKING:
     from hotspare.flow.plan import Plan
-    from hotspare.model.resolve import Resolved
+    from hotspare.model.resolved import Resolved
     from hotspare.model.retention_needs import Finding
 
 
@@ -157,8 +157,8 @@ def _show(resolved: Resolved, prefix: str) -> None:
     from hotspare.bus.naming import bad_topic, group_name, outbound_topic
     from hotspare.cli.shared.display import print_table
     from hotspare.host.definition import source_topic
+    from hotspare.model.window_type import type_of
     from hotspare.rows.batch import BAD_STREAM
-    from hotspare.windows.registry import type_of
 
     name = resolved.project.name
     rows = [

@@ -21,7 +21,7 @@ from hotspare.demo.scenario import PREFIX, RETENTION_S, SOURCE, DemoReport, EndO
 from hotspare.demo.site import Site
 from hotspare.flow.head.head import Head
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_project
+from hotspare.projects.load import load_project
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.runners.contract import SourceTopic
 from hotspare.testing.applications import Applications, Strike, Struck

@@ -19,8 +19,8 @@ from hotspare.demo.sampler import Sampler
 from hotspare.demo.site import Site
 from hotspare.flow.head.head import Head
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_project
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
+from hotspare.projects.load import load_project
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.runners.contract import SourceTopic
 from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hotspare.flow.plan import Plan, Stage
-from hotspare.model.fingerprint import stream_meaning, window_meaning
 from hotspare.model.project import WindowId
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
+from hotspare.model.window_type import type_of
+from hotspare.projects.fingerprint import stream_meaning, window_meaning
 from hotspare.rows.batch import BAD_STREAM
-from hotspare.windows.registry import type_of
 
 _OF_STREAMS = frozenset({Stage.DELIVERY, Stage.BEATS})
 

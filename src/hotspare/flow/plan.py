@@ -11,11 +11,12 @@ from typing import NamedTuple
 from hotspare.base.errors import Mistake, ProjectError
 from hotspare.formats.csv.rows import RowPrefix
 from hotspare.model.code import Module, Script
-from hotspare.model.fingerprint import resolved_hash
 from hotspare.model.project import EVERY_SLOT, Emit, WindowId
-from hotspare.model.resolve import Resolved, ResolvedWindow
+from hotspare.model.resolved import Resolved, ResolvedWindow
 from hotspare.model.retention_needs import Keeping
 from hotspare.model.types import Field, FieldType, Schema
+from hotspare.model.window_type import type_of
+from hotspare.projects.fingerprint import resolved_hash
 from hotspare.rows.batch import BAD_STREAM, TRACE_PREFIX
 from hotspare.rows.changelog import DISTINCT, PUBLISHED, Changelog, Keys, Opcodes
 from hotspare.rows.chunk import Chunk
@@ -29,7 +30,6 @@ from hotspare.table.lanes import OutputForm
 from hotspare.table.multi_index import MultiIndex
 from hotspare.table.relation import Relation
 from hotspare.windows.operators import build_operator
-from hotspare.windows.registry import type_of
 from hotspare.windows.shared.contract import Input, Operator
 from hotspare.windows.shared.keyed import keeps_index
 from hotspare.windows.shared.merging import EntryOperator, ForwardedOperator
@@ -253,7 +253,7 @@ def compile_plan(resolved: Resolved) -> Plan:
 
 
 def operator_mistakes(resolved: Resolved, mistaken: Collection[WindowId]) -> Sequence[Mistake]:
-    """Returns every mistake that only compiling windows shows, but of the windows in `mistaken` (`model.load.OperatorCheck`)."""
+    """Returns every mistake that only compiling windows shows, but of the windows in `mistaken` (`projects.load.OperatorCheck`)."""
     try:
         compile_shared(_scripts(resolved))
     except ProjectError as error:

@@ -23,8 +23,8 @@ from hotspare.flow.numbering import NUMBERING
 from hotspare.flow.plan import Node, Plan, Stage
 from hotspare.flow.semantics import SEMANTICS
 from hotspare.flow.snapshot import check_origin, encode_page, freeze, restore
-from hotspare.model.fingerprint import window_changes
 from hotspare.model.project import WindowId
+from hotspare.projects.fingerprint import window_changes
 from hotspare.scripting.shared import PAGE as SHARED_PAGE
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable

@@ -18,9 +18,10 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.delivery import WHOLE
-from hotspare.model.load import load_text
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
 from hotspare.model.types import FieldType, Schema
+from hotspare.model.window_type import type_of
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.rows.chunk import Chunk
 from hotspare.stages.delivery import delivered
@@ -31,7 +32,7 @@ from hotspare.table.row_index import empty_index, empty_lists
 from hotspare.table.strings import StringTable
 from hotspare.table.unlinked import no_runs
 from hotspare.windows.examples import examples
-from hotspare.windows.registry import WINDOW_TYPES, type_of
+from hotspare.windows.registry import WINDOW_TYPES
 
 _OPCODES = ("I", "I", "I", "P", "D", "I", "P", "U", "D", "I")
 _FEW, _FEW_TIMES = 7, 40

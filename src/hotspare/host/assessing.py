@@ -16,8 +16,8 @@ from hotspare.base.errors import HotspareError, Kind, Mistake, Outlook, Place, P
 from hotspare.base.places import display_path
 from hotspare.flow.plan import compile_plan
 from hotspare.host.project import checked_project
-from hotspare.model.load import project_names
 from hotspare.model.mistakes import NO_PROJECT
+from hotspare.projects.load import project_names
 
 _SUFFIX = ".xml"
 

@@ -9,7 +9,7 @@ from hotspare.base.errors import BusError, BusLocked, BusUnavailable, UsageError
 from hotspare.bus.contract import Bus
 from hotspare.model.cascades import StreamOf
 from hotspare.model.project import WindowId
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
 from hotspare.model.types import Schema
 
 

@@ -18,11 +18,11 @@ from hotspare.formats.topic_format import inbound_format, outbound_format, outbo
 from hotspare.ha.effects.joining import ProjectIdentity
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics, InboundTopic, OutputStream
 from hotspare.host.options import EngineOptions
-from hotspare.model.fingerprint import differences, from_document, to_document
 from hotspare.model.partitioning import partition_fields
 from hotspare.model.project import Beats, Project, WindowId
 from hotspare.model.quality import PRECISE
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
+from hotspare.projects.fingerprint import differences, from_document, to_document
 from hotspare.rows.batch import BAD_STREAM, MessageFormat
 from hotspare.runners.contract import SourceTopic
 from hotspare.table.memory import NO_BUDGET, Residence

@@ -16,10 +16,10 @@ from hotspare.flow.plan import Plan, compile_plan
 from hotspare.formats.csv.rows import CsvStyle, value_texts
 from hotspare.ha.effects.joining import agreed_document
 from hotspare.ha.effects.persisting import DOCUMENT
-from hotspare.model.fingerprint import from_document
 from hotspare.model.project import Dialect, Expression
-from hotspare.model.resolve import resolve
 from hotspare.model.types import Schema
+from hotspare.projects.fingerprint import from_document
+from hotspare.projects.resolve import resolve
 from hotspare.stores.choosing import Among, chosen, parse_choice
 from hotspare.stores.contract import SnapshotInfo, Store, StoredSnapshot
 

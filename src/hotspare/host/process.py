@@ -59,9 +59,9 @@ from hotspare.host.recent_input import check_join
 from hotspare.host.retention import check_at_start
 from hotspare.host.starting import StartPhase, shown_start
 from hotspare.host.topic_settings import check_settings
-from hotspare.model.load import LoadedProject
 from hotspare.model.mistakes import brief
 from hotspare.model.partitioning import refused_shards
+from hotspare.projects.load import LoadedProject
 from hotspare.rows.compile import is_compiled
 from hotspare.runners.contract import EndCause, OnBatch, ReadPace, Runner, RunnerEnd
 from hotspare.runners.reading import ShardedBatches

@@ -10,9 +10,9 @@ from hotspare.adapters.esp.connector_mistakes import connector_mistakes
 from hotspare.adapters.esp.connector_options import home_properties
 from hotspare.base.errors import Mistake
 from hotspare.base.places import absolute_path, display_path
-from hotspare.model.load import Bindings, LoadedProject, load_project
 from hotspare.model.project import WindowId
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
+from hotspare.projects.load import Bindings, LoadedProject, load_project
 from hotspare.windows.shared.expressions import expression_mistakes
 
 

@@ -11,7 +11,7 @@ from hotspare.flow.plan import Plan
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host.definition import source_topic
 from hotspare.model.project import WindowId
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
 from hotspare.model.retention_needs import Finding, Severity, SnapshotReach, check_retention, check_snapshot_age
 from hotspare.stores.contract import SnapshotStatus, Store
 from hotspare.telemetry.log import Log, LogEvent

@@ -22,8 +22,8 @@ from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
 from hotspare.host.definition import group_topics
-from hotspare.model.fingerprint import from_document, to_document
-from hotspare.model.resolve import resolve
+from hotspare.projects.fingerprint import from_document, to_document
+from hotspare.projects.resolve import resolve
 from hotspare.stores.contract import SnapshotInfo, Store
 from hotspare.stores.writing import copied
 

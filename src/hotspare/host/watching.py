@@ -29,10 +29,11 @@ from hotspare.ha.effects.shard_agreement import stated_shards
 from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.host.definition import group_topics, source_topics
-from hotspare.model.fingerprint import from_document
 from hotspare.model.names import nearest
 from hotspare.model.project import Project, WindowId
-from hotspare.model.resolve import Resolved, resolve
+from hotspare.model.resolved import Resolved
+from hotspare.projects.fingerprint import from_document
+from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import NextInput
 from hotspare.runners.contract import EndCause, RunnerEnd, RunnerInput
 from hotspare.runners.local import LocalRunner

@@ -12,7 +12,7 @@ from hotspare.model.names import nearest
 from hotspare.model.ordering import inputs_first
 from hotspare.model.project import NOWHERE, Project, Window, WindowId
 from hotspare.model.types import Schema
-from hotspare.windows.registry import type_of
+from hotspare.model.window_type import type_of
 
 Forwarded = Mapping[WindowId, Sequence[WindowId]]
 """By source window those that forward to it, in the order of the project."""

@@ -1,4 +1,4 @@
-"""How the hash of a project says what its parts mean (`hotspare.model.fingerprint`): never to be said otherwise."""
+"""How the hash of a project says what its parts mean (`hotspare.projects.fingerprint`): never to be said otherwise."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from hotspare.base.errors import Mistake, ProjectError
 from hotspare.model.project import WindowId
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
 from hotspare.model.types import FieldType, Schema
-from hotspare.windows.registry import type_of
+from hotspare.model.window_type import type_of
 
 KEY_TYPES = frozenset({FieldType.INT32, FieldType.INT64, FieldType.STRING, FieldType.DATE, FieldType.STAMP})
 """Of the fields by which a project may be partitioned: equal values have one text, which every client can write."""

@@ -1,7 +1,7 @@
 """What a project is: frozen data, the same whichever text it came from (law 5, SPEC A1-A7, A14-A26, A35, A41).
 
 Two projects are equal when they mean the same: places in the text do not take part in comparison. Nothing here has behaviour;
-`hotspare.model.analysis` finds mistakes and `hotspare.model.resolve` derives schemas, order and streams.
+`hotspare.projects.analysis` finds mistakes and `hotspare.projects.resolve` derives schemas, order and streams.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from hotspare.model.durations import format_duration
 from hotspare.model.project import AS_MADE, AcceptedOpcodes, Emit
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
 from hotspare.model.retention_needs import Keeping, state_bound
-from hotspare.windows.registry import type_of
+from hotspare.model.window_type import type_of
 
 TICK_GAP_US = 2_000_000
 """While an engine is active, ticks of a partition are a second apart at most. Where they are farther apart than this, the engine

@@ -13,10 +13,9 @@ from enum import Enum
 
 from hotspare.model.durations import format_duration
 from hotspare.model.project import WindowId
-from hotspare.model.resolve import Resolved, ResolvedWindow
+from hotspare.model.resolved import Resolved, ResolvedWindow
 from hotspare.model.window_type import Memory as Memory
-from hotspare.model.window_type import Remembered
-from hotspare.windows.registry import type_of
+from hotspare.model.window_type import Remembered, type_of
 
 _FOR_EVER = "keeps its rows for ever"
 _RETENTION = "retention: {bytime_sliding: 1 hour}"

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from hotspare.model.partitioning import carried_keys
 from hotspare.model.project import WindowId
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
 from hotspare.model.types import TIME_TYPES
-from hotspare.windows.registry import type_of
+from hotspare.model.window_type import type_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from hotspare.model.partitioning import partition_fields
 from hotspare.model.project import WindowId
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
 from hotspare.model.types import TIME_TYPES, Field, FieldType, Schema
 
 _SEED = 0x9747B28C

@@ -25,8 +25,8 @@ from hotspare.flow.plan import Plan, compile_plan
 from hotspare.formats.csv.decode import DecodedRows, kept_rows
 from hotspare.model.events import OPCODE_WORDS, Flag, Opcode
 from hotspare.model.project import Project
-from hotspare.model.resolve import resolve
 from hotspare.model.types import Schema
+from hotspare.projects.resolve import resolve
 from hotspare.rows.bad_reasons import RowReason
 from hotspare.rows.batch import BAD_STREAM, END_FORM
 from hotspare.rows.chunk import Bools, Int64s, UInt8s

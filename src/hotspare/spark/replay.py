@@ -15,7 +15,7 @@ from hotspare.base.choices import RunUntil
 from hotspare.base.errors import RunnerError, UsageError
 from hotspare.host.project import checked_project
 from hotspare.model.partitioning import obstacles, partition_fields
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
 from hotspare.model.time_fields import time_fields
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.runners.spark.session import Session, SessionOptions

@@ -18,12 +18,13 @@ from hotspare.base.errors import Mistake, ProjectError, UsageError
 from hotspare.base.places import absolute_path
 from hotspare.flow.plan import compile_plan
 from hotspare.host.project import checked_project
-from hotspare.model.load import LoadedProject, load_text
 from hotspare.model.names import nearest
 from hotspare.model.partitioning import obstacles, partition_fields
 from hotspare.model.project import WindowId
 from hotspare.model.publishing import publishing
-from hotspare.model.resolve import Resolved, resolve
+from hotspare.model.resolved import Resolved
+from hotspare.projects.load import LoadedProject, load_text
+from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.rows.letters import FLAG_TEXTS, OPCODE_TEXTS
 from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow, run_this_python

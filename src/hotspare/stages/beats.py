@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hotspare.model.project import Beats
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.batch import BEAT
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.table.pages import Page

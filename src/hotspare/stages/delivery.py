@@ -12,7 +12,7 @@ import numpy as np
 
 from hotspare.model.delivery import WHOLE, Delivery, delivery_of
 from hotspare.model.events import RetentionDeletes, UpdateBlocks
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.stages.loops.delivery import deliver
 from hotspare.table.pages import Page

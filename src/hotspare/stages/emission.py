@@ -32,9 +32,9 @@ import numpy as np
 from hotspare.base.errors import Mistake, ProjectError
 from hotspare.model.events import Opcode
 from hotspare.model.project import AcceptedOpcodes, Emit, RetentionTracking
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
-from hotspare.model.window_type import Newness
+from hotspare.model.window_type import Newness, type_of
 from hotspare.rows.changelog import Changelog, Opcodes
 from hotspare.rows.chunk import Chunk, Int64s, Timeline, by_retention
 from hotspare.rows.partition_clock import NO_TIME
@@ -47,7 +47,6 @@ from hotspare.table.loops.outputs import due_heartbeats
 from hotspare.table.pages import Counters, Page, Pending
 from hotspare.table.relation import Relation, Resolution, Shape
 from hotspare.table.strings import StringTable
-from hotspare.windows.registry import type_of
 from hotspare.windows.shared.contract import Applied, BadReason, Clock, Input, Operator
 from hotspare.windows.shared.keyed import bad_events, refusals
 from hotspare.windows.shared.new_rows import NewRows, inserts_of

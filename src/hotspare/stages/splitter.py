@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.base.errors import Mistake, ProjectError
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.changelog import Opcodes
 from hotspare.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.rows.refusals import Refusals

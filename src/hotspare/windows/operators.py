@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.windows.aggregate.declaration import AggregateWindow
 from hotspare.windows.aggregate.operator import AggregateOperator
 from hotspare.windows.calculate.declaration import CalculateWindow

@@ -21,9 +21,9 @@ from hotspare.flow.plan import Plan, compile_plan
 from hotspare.formats import arrow_block
 from hotspare.formats.csv.decode import CsvOptions
 from hotspare.model.events import Flag, Opcode
-from hotspare.model.load import load_text
 from hotspare.model.project import Publication, WindowId
-from hotspare.model.resolve import resolve
+from hotspare.projects.load import load_text
+from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import MessageFormat, RowKind, decoded_schema
 from hotspare.windows.shared.contract import BadReason
 from hotspare.windows.shared.expressions import expression_mistakes

@@ -10,7 +10,7 @@ import pytest
 
 from hotspare.flow.head import head as head_module
 from hotspare.flow.head.head import Head
-from hotspare.model.resolve import resolve
+from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import RowKind
 from tests.flow.head.messages import Message, project, raw
 

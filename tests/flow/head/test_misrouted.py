@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from hotspare.flow.head.head import Head
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
 from hotspare.model.project import WindowId
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import RowKind
 from tests.flow.head.messages import Message, raw
 from tests.rows.test_routing import plain_murmur2

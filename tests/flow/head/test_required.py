@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hotspare.base.errors import ProjectError
 from hotspare.flow.head.head import Head
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import MessageFormat, RowKind
 from tests.flow.head.messages import Message, raw
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hotspare.flow.head.head import Head
 from hotspare.flow.head.unknown_members import UnknownMember, merged, sentence_of, unknown_of, with_unknown
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import OUTPUTS_FORM, MessageFormat
 from hotspare.runners.contract import BatchLimits
 from hotspare.runners.reading import decoding_size, steps

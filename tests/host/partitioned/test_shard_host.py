@@ -21,7 +21,7 @@ from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned import shard_host
 from hotspare.host.partitioned.shard_host import ShardHost
 from hotspare.host.process import EXIT_FAILED
-from hotspare.model.load import load_project
+from hotspare.projects.load import load_project
 from hotspare.telemetry.log import Log
 from hotspare.testing.cluster import wait_until
 from tests.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, lines, publish

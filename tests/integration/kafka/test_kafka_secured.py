@@ -20,8 +20,8 @@ from hotspare.bus.contract import Commit, Outgoing, Partition
 from hotspare.bus.kafka.bus import open_kafka_bus
 from hotspare.bus.memory import MemoryBus
 from hotspare.formats import avro_block
-from hotspare.model.load import load_text
 from hotspare.model.project import WindowId
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import MessageFormat, NextInput
 from hotspare.runners.contract import KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.telemetry.log import Log, configure_logging

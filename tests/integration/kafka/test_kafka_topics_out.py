@@ -22,7 +22,7 @@ from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.topic_writer import KafkaTopicWriter
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.topic_writer import Placed
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import MessageFormat
 from hotspare.rows.routing import key_partitions
 from hotspare.telemetry.log import Log

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from hotspare.flow.head.head import Head
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
-from hotspare.model.resolve import resolve
+from hotspare.projects.load import load_text
+from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import NextInput
 from hotspare.runners.contract import HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 

@@ -22,8 +22,8 @@ from hotspare.bus.open import open_bus
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
 from hotspare.model.project import WindowId
+from hotspare.projects.load import load_text
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.rows.routing import routing_of
 from hotspare.runners.contract import BatchLimits, SourceTopic

@@ -12,10 +12,10 @@ import pytest
 
 from hotspare.base.errors import ProjectError, UsageError
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.load import LoadedProject, load_project, load_text
 from hotspare.model.publishing import publishing
-from hotspare.model.resolve import resolve
 from hotspare.model.types import FieldType
+from hotspare.projects.load import LoadedProject, load_project, load_text
+from hotspare.projects.resolve import resolve
 from hotspare.spark import OnBadEvents, apply
 from hotspare.spark.columns import Meta
 from tests.laws.any_tables import SECOND, AnyTable, Kind, Values, any_table, comparable, replayed, time_field_of

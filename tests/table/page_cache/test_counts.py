@@ -11,7 +11,7 @@ import pytest
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.table.over_rows import OverRows
 from hotspare.table.page_cache.budget import Budget
 from hotspare.table.relation import Relation

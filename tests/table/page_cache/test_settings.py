@@ -9,11 +9,11 @@ import pytest
 from hotspare.base.errors import ProjectError, UsageError
 from hotspare.cli.looking.details import memory_text
 from hotspare.cli.shared.values import memory_bytes
-from hotspare.model.fingerprint import project_hash
 from hotspare.model.frontends.esp_xml.text import dump as to_xml
-from hotspare.model.frontends.yaml.project import dump as to_yaml
-from hotspare.model.load import load_text
 from hotspare.model.project import Resident
+from hotspare.projects.fingerprint import project_hash
+from hotspare.projects.load import load_text
+from hotspare.projects.yaml import dump as to_yaml
 from hotspare.table.page_cache.open import residence_for
 
 PROJECT = """

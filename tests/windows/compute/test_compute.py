@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hotspare.model.resolved import ResolvedWindow
 from hypothesis import given
 
 from hotspare.base.errors import ProjectError
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_project
 from hotspare.model.project import Dialect, Expression, Publication, WindowId
-from hotspare.model.resolve import ResolvedWindow
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.projects.load import load_project
 from hotspare.rows.changelog import RELATION
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.table.pages import Page

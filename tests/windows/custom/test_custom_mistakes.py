@@ -9,9 +9,9 @@ import pytest
 from hotspare.base.errors import ProjectError
 from hotspare.flow.plan import compile_plan
 from hotspare.model.code import Language
-from hotspare.model.frontends.esp_xml import project as esp_xml
-from hotspare.model.frontends.yaml import project as yaml_project
-from hotspare.model.load import LoadedProject, load_project, load_text
+from hotspare.projects import yaml as yaml_project
+from hotspare.projects.esp_xml import project as esp_xml
+from hotspare.projects.load import LoadedProject, load_project, load_text
 from hotspare.windows.shared.expressions import expression_mistakes
 
 CODE = """

@@ -27,8 +27,8 @@ from hotspare.model.project import (
     Retention,
     RetentionKind,
 )
-from hotspare.model.resolve import resolve
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.projects.resolve import resolve
 from hotspare.windows.filter.declaration import FilterWindow
 from hotspare.windows.functional.declaration import FunctionalWindow
 from hotspare.windows.source.declaration import SourceWindow

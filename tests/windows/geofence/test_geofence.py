@@ -8,7 +8,7 @@ import pytest
 from hotspare.base.errors import ProjectError
 from hotspare.flow.plan import compile_plan
 from hotspare.model.events import Opcode
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.chunk import Timeline
 from hotspare.windows.geofence import geometry_index as g
 

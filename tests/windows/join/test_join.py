@@ -9,7 +9,7 @@ import pytest
 
 from hotspare.base.errors import ProjectError
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.windows.shared.expressions import expression_mistakes
 from tests.cases.case import Case, Message, outputs_by_cause, raw_batches, run
 

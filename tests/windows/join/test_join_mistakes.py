@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hotspare.base.errors import ProjectError
-from hotspare.model.frontends.esp_xml import project as esp_xml
-from hotspare.model.frontends.yaml import project as yaml_project
-from hotspare.model.load import load_text
+from hotspare.projects import yaml as yaml_project
+from hotspare.projects.esp_xml import project as esp_xml
+from hotspare.projects.load import load_text
 from hotspare.windows.shared.expressions import expression_mistakes
 
 EDGES = "[orders -> named as left, people -> named as right]"

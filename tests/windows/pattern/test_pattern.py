@@ -9,7 +9,7 @@ import pytest
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.table.loops import slots
 from hotspare.table.multi_index import MultiIndex
 from hotspare.windows.pattern.operator import MATCHES

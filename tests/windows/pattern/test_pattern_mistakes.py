@@ -6,11 +6,11 @@ import pytest
 
 from hotspare.base.errors import ProjectError
 from hotspare.flow.plan import compile_plan
-from hotspare.model.frontends.esp_xml import project as esp_xml
-from hotspare.model.frontends.yaml import project as yaml_project
-from hotspare.model.load import load_text
+from hotspare.model.window_type import type_of
+from hotspare.projects import yaml as yaml_project
+from hotspare.projects.esp_xml import project as esp_xml
+from hotspare.projects.load import load_text
 from hotspare.windows.pattern.logic import LogicRefused, certain_events, open_us_max, parse_logic
-from hotspare.windows.registry import type_of
 from hotspare.windows.shared.expressions import expression_mistakes
 
 PROJECT = """

@@ -7,7 +7,7 @@ import pytest
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from tests.flow.head.messages import Message, raw
 
 PROJECT = """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hotspare.model.frontends.esp_xml import project as esp_xml
-from hotspare.model.frontends.yaml import project as yaml_project
-from hotspare.model.load import load_text
 from hotspare.model.project import AcceptedOpcodes, Eviction, IndexType, Project
+from hotspare.projects import yaml as yaml_project
+from hotspare.projects.esp_xml import project as esp_xml
+from hotspare.projects.load import load_text
 from hotspare.windows.copy.declaration import CopyWindow
 from hotspare.windows.source.declaration import SourceWindow
 

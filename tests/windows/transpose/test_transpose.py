@@ -11,7 +11,7 @@ from hotspare.base.errors import ProjectError
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
-from hotspare.model.load import load_text
+from hotspare.projects.load import load_text
 from hotspare.rows.tuning import Tuning, under
 from hotspare.table.relation import Relation
 from hotspare.windows.transpose.operator import GROUPS

@@ -11,9 +11,9 @@ from hotspare.adapters.esp.socket_options import connector_address
 from hotspare.base.places import absolute_place
 from hotspare.model.connector_groups import connector_path
 from hotspare.model.connectors import names_topic_of_others
-from hotspare.model.load import Bindings
 from hotspare.model.project import Connector
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
+from hotspare.projects.load import Bindings
 
 _CLIENT_OPTIONS = ("kafkaglobalconfig", "kafkatopicconfig")
 _SCHEMAS = "avroschemaregistryurl"

@@ -13,8 +13,8 @@ from hotspare.adapters.guess.columns import GuessedTable, conditions
 from hotspare.adapters.guess.sample import Extent
 from hotspare.base.errors import ProjectError
 from hotspare.cli.initial.csv_form import InitialNames
-from hotspare.model.load import load_text
 from hotspare.model.names import NAME_LENGTH_MAX
+from hotspare.projects.load import load_text
 from hotspare.windows.shared.expressions import expression_mistakes
 
 QUERY, RESULT = "main", "alerts"

@@ -22,7 +22,7 @@ from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.formats.csv.rows import CsvStyle, row_texts
 from hotspare.model.publishing import publishing
-from hotspare.model.resolve import resolve
+from hotspare.projects.resolve import resolve
 from hotspare.runners.local import decode_iterable
 
 _ALL = 5_000

@@ -24,10 +24,11 @@ from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.events import UpdateBlocks
 from hotspare.model.project import Connector, ConnectorDirection, WindowId
 from hotspare.model.publishing import publishing
-from hotspare.model.resolve import Resolved, resolve
+from hotspare.model.resolved import Resolved
 from hotspare.model.time_fields import time_fields
 from hotspare.model.types import TIME_TYPES
-from hotspare.windows.registry import type_of
+from hotspare.model.window_type import type_of
+from hotspare.projects.resolve import resolve
 
 _PARQUET, _MAGIC = ".parquet", b"PAR1"
 

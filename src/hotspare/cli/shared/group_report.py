@@ -126,8 +126,8 @@ def _topics(coordination: Coordination, group: str) -> list[str]:
     known = agreement(coordination, group)
     if known is not None and known.moves:
         from hotspare.host.definition import source_topic
-        from hotspare.model.fingerprint import from_document
-        from hotspare.model.resolve import resolve
+        from hotspare.projects.fingerprint import from_document
+        from hotspare.projects.resolve import resolve
 
         with contextlib.suppress(HotspareError):  # of another version
             resolved = resolve(from_document(known.leading.document))

@@ -12,11 +12,11 @@ from hotspare.base.errors import UsageError
 from hotspare.bus.contract import Bus
 from hotspare.cli.shared.values import properties, window_path
 from hotspare.formats.csv.rows import RowPrefix
-from hotspare.model.load import LoadedProject
 from hotspare.model.project import WindowId
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
 from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import Schema
+from hotspare.projects.load import LoadedProject
 
 _DIVIDED = 2
 """Any number of shards above one: a project file does not say how many partitions a topic has."""

@@ -16,8 +16,8 @@ from hotspare.ha.member_record import positions_of
 from hotspare.ha.rules.upgrading import Agreement, Version
 from hotspare.host.two_projects import ProjectSide, known_projects, lead, settle, side_of, spare
 from hotspare.host.upgrading import Places, Planned, offer
-from hotspare.model.fingerprint import from_document
-from hotspare.model.resolve import resolve
+from hotspare.projects.fingerprint import from_document
+from hotspare.projects.resolve import resolve
 
 _POLL_S = 0.1
 _DONE = "runs this project alone already"

@@ -29,14 +29,14 @@ from hotspare.formats.csv.decode import CsvOptions, DecodedRows, decode_rows, re
 from hotspare.formats.json.decode import decode_json
 from hotspare.model.events import Opcode
 from hotspare.model.project import WindowId
-from hotspare.model.resolve import Resolved
+from hotspare.model.resolved import Resolved
 from hotspare.model.types import FieldType, Schema
+from hotspare.model.window_type import type_of
 from hotspare.rows.bad_reasons import BadReason, RowReason
 from hotspare.rows.batch import BAD_TYPE, END_FORM, FORM_MASK, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
 from hotspare.rows.elementwise import Rows, comes_of_rows, halved, nothing
 from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, Refusals
 from hotspare.rows.routing import Routing, routing_of
-from hotspare.windows.registry import type_of
 from hotspare.windows.shared.stateless import Chain, passed_rows, refused_rows
 
 if TYPE_CHECKING:

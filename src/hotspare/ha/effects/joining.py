@@ -35,8 +35,8 @@ from hotspare.ha.rules import joining as rules
 from hotspare.ha.rules.facts import Projects, Warming
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.ha.rules.upgrading import Agreement, Begin, Version
-from hotspare.model.fingerprint import from_document
-from hotspare.model.resolve import projects_read
+from hotspare.projects.fingerprint import from_document
+from hotspare.projects.resolve import projects_read
 from hotspare.stores.contract import SnapshotInfo, Store
 
 _T = TypeVar("_T")

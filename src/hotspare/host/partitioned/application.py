@@ -37,8 +37,8 @@ from hotspare.host.partitioned.task import TaskEnd, TaskSpec, run_task
 from hotspare.host.process import EXIT_FAILED, EXIT_OK, EXIT_RUNNER_DIED
 from hotspare.host.project import checked_project
 from hotspare.host.restoring import snapshot_url
-from hotspare.model.fingerprint import resolved_hash
 from hotspare.model.partitioning import refused_shards
+from hotspare.projects.fingerprint import resolved_hash
 from hotspare.runners.spark.partitioned.cluster import Master, SparkCluster, SparkClusterOptions, parse_master
 from hotspare.runners.spark.partitioned.jobs import TaskJobs
 from hotspare.runners.spark.partitioned.place import TaskPlace

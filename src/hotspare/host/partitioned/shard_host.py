@@ -33,8 +33,8 @@ from hotspare.host.process import (
     make_ready,
     open_shared,
 )
-from hotspare.model.load import LoadedProject
 from hotspare.model.partitioning import refused_shards
+from hotspare.projects.load import LoadedProject
 from hotspare.runners.contract import EndCause, ReadPace, RunnerEnd
 from hotspare.runners.local import LocalRunner
 from hotspare.telemetry.log import Log, LogEvent

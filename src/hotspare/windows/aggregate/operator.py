@@ -30,7 +30,7 @@ from hotspare.expressions.compiled import CompiledExpression
 from hotspare.expressions.tree import TypedField, ValueType
 from hotspare.model.events import Opcode
 from hotspare.model.project import Emit, Eviction
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import Field, FieldType, Schema
 from hotspare.rows.changelog import INSERTS, RELATION, Keys, Opcodes
 from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline, all_true, by_retention

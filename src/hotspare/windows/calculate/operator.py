@@ -16,7 +16,7 @@ from typing import cast
 import numpy as np
 
 from hotspare.model.project import IndexType
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType
 from hotspare.rows.changelog import Keys, Opcodes
 from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.window_type import Counting
 from hotspare.windows.compute.declaration import ComputeWindow
 from hotspare.windows.shared.contract import Input

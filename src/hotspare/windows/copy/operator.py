@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from hotspare.model.project import IndexType
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import IndexType
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.changelog import INSERTS, RELATION
 from hotspare.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.table.pages import Counters, Page, Pending

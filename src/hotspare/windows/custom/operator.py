@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from hotspare.base.errors import Mistake, ProjectError
 from hotspare.model.code import Arguments, Language
 from hotspare.model.project import NOWHERE
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.batch import ARROW_TYPE
 from hotspare.scripting.contract import CodeFailure, MadeEvents, Program, ProgramText

@@ -14,7 +14,7 @@ import numpy as np
 
 from hotspare.model.code import Script
 from hotspare.model.events import Opcode
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.changelog import INSERTS, PUBLISHED, Opcodes
 from hotspare.rows.chunk import Chunk, Timeline, UInt8s
 from hotspare.rows.refusals import NO_BAD_EVENTS

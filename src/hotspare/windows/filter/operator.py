@@ -11,7 +11,7 @@ from typing import cast
 
 from hotspare.expressions.compiled import compile_condition
 from hotspare.model.code import Script
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.window_type import Counting
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.table.pages import Page

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from hotspare.expressions.programs import CompiledProgram
 from hotspare.model.project import IndexType
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.changelog import INSERTS, PUBLISHED, RELATION, Changelog, Keys, Opcodes
 from hotspare.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents

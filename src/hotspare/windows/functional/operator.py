@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from hotspare.expressions.programs import compile_program
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable

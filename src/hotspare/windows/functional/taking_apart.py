@@ -17,7 +17,7 @@ from hotspare.expressions.compiled import EVENT_FIELDS
 from hotspare.expressions.programs import CompiledProgram, ComputedEvents, run_program
 from hotspare.model.events import OPCODE_WORDS, Opcode
 from hotspare.model.project import IndexType
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.bad_reasons import BadReason
 from hotspare.rows.changelog import Opcodes
 from hotspare.rows.chunk import Bools, Chunk, Int64s, UInt8s

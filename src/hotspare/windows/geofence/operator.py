@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import IndexType
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.changelog import RELATION, Opcodes
 from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s

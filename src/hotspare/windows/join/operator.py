@@ -29,7 +29,7 @@ import pyarrow as pa
 from hotspare.base.errors import Mistake, ProjectError
 from hotspare.model.events import Opcode
 from hotspare.model.project import Dialect, Expression, IndexType
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.changelog import DISTINCT, RELATION, Changelog, Opcodes
 from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.model.events import Opcode
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from hotspare.expressions.frame import Failures
 from hotspare.model.events import Flag, Opcode
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType
 from hotspare.rows.changelog import DISTINCT
 from hotspare.rows.chunk import NO_BEATS, Chunk, Int64s, Timeline

@@ -7,7 +7,7 @@ from typing import cast
 
 from hotspare.base.errors import Mistake, ProjectError
 from hotspare.model.code_windows import copied_fields
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.scripting.contract import Calls, ProgramText
 from hotspare.scripting.programs import compile_program
 from hotspare.scripting.python.instance import place_of_line

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.model.events import Flag, Opcode
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.changelog import DISTINCT
 from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s
 from hotspare.rows.letters import FLAG_TEXTS, OPCODE_TEXTS

@@ -23,7 +23,7 @@ from hotspare.model.code import FieldChoice
 from hotspare.model.code_windows import CodeWindow, copied_fields
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import IndexType, WindowId
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import Schema
 from hotspare.rows.changelog import INSERTS, PUBLISHED, Opcodes
 from hotspare.rows.chunk import Chunk, Int64s, Timeline

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import Schema
 from hotspare.rows.bad_reasons import BadReason as BadReason
 from hotspare.rows.changelog import Changelog

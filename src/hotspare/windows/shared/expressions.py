@@ -14,10 +14,9 @@ from hotspare.expressions.programs import CompiledProgram, Compiling, FunctionSt
 from hotspare.expressions.tree import TypedField, ValueType, fields_used
 from hotspare.model.names import EXPRESSION_LENGTH_MAX, unprintable
 from hotspare.model.project import NO_INITIALIZATION, Expression, Initialization, Window, WindowId
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import Field, Schema
-from hotspare.model.window_type import Computed, Counting, Given, Use
-from hotspare.windows.registry import type_of
+from hotspare.model.window_type import Computed, Counting, Given, Use, type_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def assignments_of(window: ResolvedWindow, given: Schema, program: CompiledProgr
 
 
 def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[Given]) -> tuple[Mistake, ...]:
-    """Every mistake in the expressions of a window, whose other parts may be mistaken too (`model.load.ExpressionCheck`).
+    """Every mistake in the expressions of a window, whose other parts may be mistaken too (`projects.load.ExpressionCheck`).
 
     An expression that is for no field, or nobody knows for which, is only read. One that no expression can be is left to the model.
     """

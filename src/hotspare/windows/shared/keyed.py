@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.model.project import Emit, Eviction, IndexType, Retention, RetentionKind, Window
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.changelog import PUBLISHED, Changelog, Deletes, Keys, Opcodes
 from hotspare.rows.chunk import Chunk, Timeline, by_retention

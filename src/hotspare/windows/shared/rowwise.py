@@ -29,7 +29,7 @@ from hotspare.expressions.prelude import Variable
 from hotspare.expressions.statements import OF_WINDOW
 from hotspare.expressions.tree import ValueType
 from hotspare.model.events import Flag, Opcode
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.changelog import Changelog, Keys, Opcodes
 from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline, is_all

@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from hotspare.model.project import AcceptedOpcodes, IndexType, KeyOrigin
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.changelog import DISTINCT, INSERTS, PUBLISHED
 from hotspare.rows.chunk import Bools, Chunk, Timeline
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hotspare.model.project import AcceptedOpcodes, IndexType
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.changelog import PUBLISHED
 from hotspare.rows.chunk import Bools, Chunk, Timeline
 from hotspare.table.pages import Page

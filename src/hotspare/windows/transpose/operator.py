@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from hotspare.model.events import Opcode
 from hotspare.model.project import IndexType
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.changelog import Keys, Opcodes
 from hotspare.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents

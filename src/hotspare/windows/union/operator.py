@@ -15,7 +15,7 @@ import numpy as np
 
 from hotspare.model.events import Opcode
 from hotspare.model.project import IndexType
-from hotspare.model.resolve import ResolvedWindow
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.changelog import PUBLISHED, UPSERTS, Changelog, Keys, Opcodes
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.table.pages import Page

@@ -46,7 +46,7 @@ from hotspare.model.project import (
 )
 from hotspare.model.scripts import modules_to_xml
 from hotspare.model.types import Schema
-from hotspare.windows.registry import type_of
+from hotspare.model.window_type import type_of
 
 
 def dump(project: Project) -> str:

@@ -30,7 +30,7 @@ from hotspare.model.project import (
     Window,
 )
 from hotspare.model.scripts import modules_to_yaml
-from hotspare.windows.registry import type_of
+from hotspare.model.window_type import type_of
 
 
 def dump(project: Project) -> str:

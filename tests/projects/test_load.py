@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from hotspare.base.errors import HotspareError, ProjectError, UsageError
 from hotspare.model.frontends import values
-from hotspare.model.frontends.esp_xml import project as esp_xml
-from hotspare.model.frontends.yaml import project as yaml_project
-from hotspare.model.load import load_project, load_text
 from hotspare.model.project import Project
+from hotspare.projects import yaml as yaml_project
+from hotspare.projects.esp_xml import project as esp_xml
+from hotspare.projects.load import load_project, load_text
 from tests.strategies_projects import projects
 
 YAML = "project: p\nqueries: {q: {windows: {a: {type: source, schema: 'id*:int64'}, b: {type: copy}}, edges: [a -> b]}}\n"

@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 
 from hotspare.base.errors import ProjectError, UsageError
-from hotspare.model.fingerprint import project_hash
-from hotspare.model.frontends.esp_xml import project as esp_xml
-from hotspare.model.load import LoadedProject, load_project, load_text
 from hotspare.model.project import (
     AcceptedOpcodes,
     ConnectorDirection,
@@ -21,6 +18,9 @@ from hotspare.model.project import (
     Singletons,
     WindowId,
 )
+from hotspare.projects.esp_xml import project as esp_xml
+from hotspare.projects.fingerprint import project_hash
+from hotspare.projects.load import LoadedProject, load_project, load_text
 from hotspare.windows.calculate.declaration import CalculateWindow
 from hotspare.windows.compute.declaration import ComputeWindow
 from hotspare.windows.copy.declaration import CopyWindow

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hotspare.model.code import Language, Script
-from hotspare.model.frontends.esp_xml import project as esp_xml
-from hotspare.model.load import load_text
 from hotspare.model.project import Project, WindowId
+from hotspare.projects.esp_xml import project as esp_xml
+from hotspare.projects.load import load_text
 from hotspare.windows.filter.declaration import FilterWindow
 from hotspare.windows.lua.declaration import LuaWindow
 from hotspare.windows.statedb_reader.declaration import StatedbReaderWindow

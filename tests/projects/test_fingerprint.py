@@ -6,9 +6,9 @@ import pytest
 
 from hotspare.base.errors import ProjectError, UsageError
 from hotspare.model.connector_rules import rebind
-from hotspare.model.fingerprint import differences, project_hash
-from hotspare.model.frontends.yaml import project as yaml_project
-from hotspare.model.load import load_text
+from hotspare.projects import yaml as yaml_project
+from hotspare.projects.fingerprint import differences, project_hash
+from hotspare.projects.load import load_text
 
 BASE = """\
 project: p

@@ -8,9 +8,9 @@ import pytest
 
 from hotspare.base.errors import Mistake, ProjectError
 from hotspare.flow.plan import operator_mistakes
-from hotspare.model.frontends.esp_xml import project as esp_xml
-from hotspare.model.frontends.yaml import project as yaml_project
-from hotspare.model.load import load_text
+from hotspare.projects import yaml as yaml_project
+from hotspare.projects.esp_xml import project as esp_xml
+from hotspare.projects.load import load_text
 from hotspare.windows.shared.expressions import expression_mistakes
 from tests.cli.running import hotspare_here
 from tests.model.marked import marked_lines

@@ -6,10 +6,10 @@ import pytest
 
 from hotspare.base.errors import ProjectError
 from hotspare.model.code import Arguments, ModuleUse
-from hotspare.model.fingerprint import differences, project_hash
 from hotspare.model.frontends.esp_xml import text as esp_xml
 from hotspare.model.frontends.yaml import text as yaml_text
-from hotspare.model.load import load_text
+from hotspare.projects.fingerprint import differences, project_hash
+from hotspare.projects.load import load_text
 from hotspare.windows.python.declaration import PythonWindow
 
 XML = """\

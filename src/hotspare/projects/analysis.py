@@ -32,8 +32,8 @@ from hotspare.model.project import (
 from hotspare.model.statedb import check_stream
 from hotspare.model.types import Schema
 from hotspare.model.window_rules import check_expression, check_initialization, check_schema
-from hotspare.model.window_type import INPUT_ROLES, EntersBy, Given, Newness, SchemaOrigin, StreamNeed
-from hotspare.windows.registry import WINDOW_TYPES, type_of
+from hotspare.model.window_type import INPUT_ROLES, EntersBy, Given, Newness, SchemaOrigin, StreamNeed, type_of
+from hotspare.windows.registry import WINDOW_TYPES
 
 QUERIES_MAX = 100
 WINDOWS_MAX = 1_000

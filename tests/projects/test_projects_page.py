@@ -10,10 +10,11 @@ import pytest
 from hotspare.model.connectors import CONNECTOR_PROPERTIES, MISSPELLED
 from hotspare.model.durations import UNIT_US
 from hotspare.model.frontends.values import FIELD_TYPES, RETENTION_KINDS, TYPE_ALIASES
-from hotspare.model.frontends.yaml import project as yaml_project
-from hotspare.model.load import load_text
+from hotspare.model.window_type import type_of
+from hotspare.projects import yaml as yaml_project
+from hotspare.projects.load import load_text
 from hotspare.windows.calculate.algorithms import SUMMARY_OUTPUTS
-from hotspare.windows.registry import WINDOW_TYPES, type_of
+from hotspare.windows.registry import WINDOW_TYPES
 from hotspare.windows.shared.expressions import expression_mistakes
 
 PAGE = Path(__file__).parents[2] / "docs" / "projects.md"

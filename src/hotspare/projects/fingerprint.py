@@ -12,11 +12,12 @@ import json
 
 from hotspare.model.delivery import delivery_meaning
 from hotspare.model.durations import format_duration
-from hotspare.model.frontends.yaml.project import dump, load
 from hotspare.model.meanings import emission_meaning, expression_meaning, initialization_meaning
 from hotspare.model.project import EVERY_SLOT, Beats, IndexType, Project, RetentionTracking, WindowId
-from hotspare.model.resolve import Resolved, ResolvedWindow, resolve
-from hotspare.windows.registry import type_of
+from hotspare.model.resolved import Resolved, ResolvedWindow
+from hotspare.model.window_type import type_of
+from hotspare.projects.resolve import resolve
+from hotspare.projects.yaml import dump, load
 
 FORMAT = "hotspare-project-1"
 """Changes when the description does, because groups then compare hashes of different meanings."""

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TypeAlias
 
 from hotspare.base.errors import Mistake, Place, ProjectError, UsageError
-from hotspare.model.analysis import Analysis, analyse
 from hotspare.model.connector_rules import rebind
 from hotspare.model.frontends.values import TEXT_BYTES_MAX, Reading
 from hotspare.model.mistakes import Mistakes
 from hotspare.model.names import did_you_mean, one_of, repeated
 from hotspare.model.project import Connector, Project, Window, WindowId
-from hotspare.model.resolve import Resolved, resolved_from
+from hotspare.model.resolved import Resolved
 from hotspare.model.types import FieldType, Schema
 from hotspare.model.window_type import Given
+from hotspare.projects.analysis import Analysis, analyse
+from hotspare.projects.resolve import resolved_from
 
 
 class Form(Enum):
@@ -156,10 +157,10 @@ class _Source:
 
     def reading(self, assumed: FieldType | None = None) -> Reading:
         if self.form is Form.ESP_XML:
-            from hotspare.model.frontends.esp_xml import project as esp_xml
+            from hotspare.projects.esp_xml import project as esp_xml
 
             return esp_xml.read(self.text, self.file, self.properties, self.name, assumed)
-        from hotspare.model.frontends.yaml import project as yaml_project
+        from hotspare.projects import yaml as yaml_project
 
         return yaml_project.read(self.text, self.file, self.properties, assumed)
 

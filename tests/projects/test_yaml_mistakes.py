@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hotspare.base.errors import ProjectError
-from hotspare.model.frontends.yaml import project as yaml_project
-from hotspare.model.load import load_text
+from hotspare.projects import yaml as yaml_project
+from hotspare.projects.load import load_text
 from tests.model.marked import assert_only_mistake, marked_lines, mistakes
 
 TOP = """\

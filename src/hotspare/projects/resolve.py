@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hotspare.base.errors import ProjectError
-from hotspare.model.analysis import Analysis, analyse
 from hotspare.model.cascades import StreamOf
 from hotspare.model.code import Language, Module, ModuleUse
 from hotspare.model.code_imports import needed
@@ -15,8 +14,8 @@ from hotspare.model.failover_rules import effective_quality
 from hotspare.model.project import EVERY_SLOT, Project, Window, WindowId
 from hotspare.model.quality import Quality
 from hotspare.model.types import Schema
-from hotspare.model.window_type import EntersBy, Given
-from hotspare.windows.registry import type_of
+from hotspare.model.window_type import EntersBy, Given, type_of
+from hotspare.projects.analysis import Analysis, analyse
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,6 @@ from hotspare.base.errors import Kind, Place, ProjectError
 from hotspare.model.frontends.esp_xml.connector_groups import connector_groups
 from hotspare.model.frontends.esp_xml.elements import EXTENSION
 from hotspare.model.frontends.esp_xml.pubsub import read_mode
-from hotspare.model.frontends.esp_xml.query import QueryReader
-from hotspare.model.frontends.esp_xml.shapes import SHAPES
 from hotspare.model.frontends.esp_xml.text import dump
 from hotspare.model.frontends.esp_xml.tree import Tree
 from hotspare.model.frontends.properties import HOME, Substitution, merged
@@ -25,6 +23,8 @@ from hotspare.model.mistakes import NO_PROJECT, Mistakes
 from hotspare.model.project import Project, RetentionTracking, WindowId
 from hotspare.model.scripts import modules_from_xml
 from hotspare.model.types import FieldType
+from hotspare.projects.esp_xml.query import QueryReader
+from hotspare.projects.esp_xml.shapes import SHAPES
 
 __all__ = ["dump", "load", "load_all", "read"]
 

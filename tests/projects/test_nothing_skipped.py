@@ -14,10 +14,10 @@ from lxml import etree
 
 from hotspare.base.errors import ProjectError
 from hotspare.model.connectors import AS_IT_IS, CONNECTOR_PROPERTIES, FALSE_TEXTS, NO_EFFECT, REQUIRED, TOPIC_CLASS, Support
-from hotspare.model.frontends.esp_xml.shapes import SHAPES, WINDOWS
-from hotspare.model.frontends.yaml import project as yaml_project
-from hotspare.model.load import load_text
 from hotspare.model.project import Project
+from hotspare.projects import yaml as yaml_project
+from hotspare.projects.esp_xml.shapes import SHAPES, WINDOWS
+from hotspare.projects.load import load_text
 from hotspare.windows.registry import WINDOW_TYPES
 
 FULL = """\

@@ -25,7 +25,6 @@ from hotspare.model.frontends.esp_xml.elements import (
     RESIDENT,
 )
 from hotspare.model.frontends.esp_xml.pubsub import PubsubMode, read_publication
-from hotspare.model.frontends.esp_xml.shapes import WINDOWS
 from hotspare.model.frontends.esp_xml.tree import Tree, elements
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.values import (
@@ -58,6 +57,7 @@ from hotspare.model.project import (
     WindowId,
 )
 from hotspare.model.types import Field, KeyRole, Schema
+from hotspare.projects.esp_xml.shapes import WINDOWS
 from hotspare.windows.registry import WINDOW_TYPES
 
 DIRECTIONS = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hotspare.base.errors import ProjectError
-from hotspare.model.frontends.esp_xml import project as esp_xml_project
-from hotspare.model.frontends.yaml import project as yaml_project
-from hotspare.model.load import load_text
 from hotspare.model.project import ConnectorEntry, ConnectorGroup, ConnectorTarget
+from hotspare.projects import yaml as yaml_project
+from hotspare.projects.esp_xml import project as esp_xml_project
+from hotspare.projects.load import load_text
 
 XML = """
 <engine port="1"><http-servers><http-admin-server port="2"/></http-servers><projects>
