@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hotspare.model.resolved import Resolved
 
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.base.errors import UsageError
@@ -11,6 +10,7 @@ from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.bus.naming import metadata_topic
 from hotspare.host.cascades import check_streams_read
+from hotspare.model.resolved import Resolved
 from hotspare.projects.load import load_text
 
 PROJECT = """

@@ -14,10 +14,9 @@ from functools import lru_cache
 from random import Random
 from typing import Any, TypeAlias
 
-from hotspare.model.resolved import Resolved
-
 from hotspare.base.errors import ProjectError
 from hotspare.flow.plan import Plan, compile_plan
+from hotspare.model.resolved import Resolved
 from hotspare.model.types import KeyRole, Schema
 from hotspare.projects.load import load_text
 from tests.laws.any_expressions import (

@@ -16,7 +16,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hotspare.model.resolved import Resolved
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
 from hotspare.model.partitioning import KEY_TYPES, obstacles, partition_fields, refused_shards
 from hotspare.model.project import Project, WindowId
+from hotspare.model.resolved import Resolved
 from hotspare.model.window_type import type_of
 from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import MessageFormat

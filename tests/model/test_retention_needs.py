@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hotspare.model.resolved import Resolved
 
 from hotspare.flow.plan import compile_plan
 from hotspare.model.project import WindowId
+from hotspare.model.resolved import Resolved
 from hotspare.model.retention_needs import (
     Finding,
     Keeping,

@@ -1,9 +1,6 @@
-"""Which part may know which: the layers of the design, and who owns a third-party package.
+"""Which package may import which, in one table from the lowest to the highest, and who owns a third-party package.
 
-    cli -> server, spark, demo -> testing -> host -> adapters, runners -> ha -> engine -> model
-
-bus, coordination, residence, stores and telemetry are leaves: they know none of those, nor each other; `sqlite_file` is what the
-SQLite bus and the SQLite coordination share, `addresses` and `processes` what several parts know of machines.
+Windows are slices: a window type imports nothing of another, and what its declaration needs loads no kernel (`slices`).
 
 An import inside a function or under TYPE_CHECKING is knowledge too, and counts.
 """
@@ -16,81 +13,63 @@ from graphlib import CycleError, TopologicalSorter
 
 from tests.repo.tree import Source, Violation, dotted, nodes
 
-_PLAIN = frozenset(
-    {
-        "addresses",
-        "choices",
-        "errors",
-        "file_locks",
-        "inbound",
-        "interpreter",
-        "passwords",
-        "places",
-        "positions",
-        "processes",
-        "retry",
-        "runs",
-        "scratch",
-        "shard",
-        "step_size",
-        "stop_signals",
-    }
-)
-_LEAVES = _PLAIN | {"bus", "coordination", "residence", "stores", "telemetry"}
-_BELOW_HOST = _LEAVES | {"model", "engine", "ha", "runners", "adapters"}
+_MODEL = frozenset({"base", "model"})
+_ROWS = _MODEL | {"rows"}
+_WINDOWS = _ROWS | {"formats", "expressions", "table", "scripting", "windows"}
+_CORE = _WINDOWS | {"stages", "projects", "flow"}
+_LEAVES = frozenset({"base", "telemetry", "bus", "coordination", "stores"})
+_BELOW_HOST = _LEAVES | _CORE | {"ha", "runners", "adapters"}
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
-    "addresses": frozenset({"errors"}),
-    "choices": frozenset(),
-    "errors": frozenset(),
-    "inbound": frozenset(),
-    "interpreter": frozenset(),
-    "passwords": frozenset({"errors"}),
-    "places": frozenset({"errors"}),
-    "positions": frozenset(),
-    "processes": frozenset(),
-    "file_locks": frozenset({"processes"}),
-    "retry": frozenset(),
-    "runs": frozenset(),
-    "scratch": frozenset({"processes"}),
-    "shard": frozenset(),
-    "step_size": frozenset(),
-    "stop_signals": frozenset(),
-    "sqlite_file": frozenset({"errors", "file_locks", "retry"}),
-    "bus": frozenset({"addresses", "errors", "positions", "processes", "retry", "shard", "sqlite_file"}),
-    "coordination": frozenset({"addresses", "errors", "passwords", "processes", "retry", "sqlite_file"}),
-    "stores": frozenset({"errors", "passwords", "retry"}),
-    "telemetry": frozenset({"choices", "errors"}),
-    "residence": frozenset({"errors", "runs"}),
-    "model": frozenset({"errors", "shard"}),
-    "engine": frozenset({"errors", "positions", "runs", "shard", "step_size", "model"}),
-    "ha": _LEAVES | {"model", "engine"},
-    "runners": _LEAVES | {"model", "engine", "ha"},
-    "adapters": _LEAVES | {"model", "engine", "ha"},
+    "base": frozenset(),
+    "telemetry": frozenset({"base"}),
+    "model": frozenset({"base"}),
+    "rows": _MODEL,
+    "formats": _ROWS,
+    "expressions": _ROWS,
+    "table": _ROWS,
+    "scripting": _ROWS | {"table"},
+    "windows": _WINDOWS - {"windows"},
+    "projects": _MODEL | {"windows"},
+    "stages": _ROWS | {"table", "windows"},
+    "flow": _CORE - {"flow"},
+    "bus": frozenset({"base"}),
+    "coordination": frozenset({"base"}),
+    "stores": frozenset({"base"}),
+    "ha": _LEAVES | _CORE,
+    "runners": _LEAVES | _CORE | {"ha"},
+    "adapters": _LEAVES | _CORE | {"ha"},
     "host": _BELOW_HOST,
     "testing": _BELOW_HOST | {"host"},
     "demo": _BELOW_HOST | {"host", "testing"},
     "server": _BELOW_HOST | {"host"},
     "spark": _BELOW_HOST | {"host"},
     "cli": _BELOW_HOST | {"host", "testing", "demo", "server", "spark"},
-    "__main__": frozenset({"cli", "interpreter"}),
+    "__main__": frozenset({"base", "cli"}),
 }
-"""Per part of hotspare the other parts that it may import; each may import itself."""
+"""Per package of hotspare the others that it may import, which stand above it in this table; each may import itself."""
 
 ROOMS: dict[str, tuple[str, ...]] = {
-    "engine": ("rows", "expressions", "kernels", "state", "codec", "head", "code", "operators"),
+    "table": ("loops", "page_cache"),
     "ha": ("calls", "rules", "outputs", "effects"),
     "adapters": ("failover", "files", "topics", "state", "sockets", "esp", "guess"),
     "cli": ("shared", "looking", "replaying", "initial"),
 }
-"""The folders of a part, lowest first: each may import those before it."""
+"""The folders of a package, lowest first: each may import those before it."""
+
+DECLARATION_SIDE: dict[str, frozenset[str]] = {
+    "calculate": frozenset({"algorithms"}),
+    "join": frozenset({"outputs"}),
+    "pattern": frozenset({"logic", "patterns", "scripts"}),
+}
+"""By window type, the modules of its folder that belong to its declaration: they import the model and one another alone."""
 
 OWNERS: dict[str, tuple[str, ...]] = {
     "pyspark": ("hotspare.runners.spark", "hotspare.spark"),
     "py4j": ("hotspare.runners.spark",),
-    "numba": ("hotspare.engine",),
-    "sqlglot": ("hotspare.expressions", "hotspare.model.frontends"),
-    "lxml": ("hotspare.expressions", "hotspare.model.frontends"),
+    "numba": ("hotspare.rows.compile", "hotspare.flow.machine_code"),
+    "sqlglot": ("hotspare.expressions",),
+    "lxml": ("hotspare.expressions", "hotspare.model.frontends", "hotspare.projects.esp_xml"),
     "sqlite3": ("hotspare.base.sqlite_file", "hotspare.bus", "hotspare.coordination", "hotspare.stores"),
     "typer": ("hotspare.cli",),
     "structlog": ("hotspare.telemetry",),
@@ -132,6 +111,35 @@ def _base(source: Source, node: ast.ImportFrom) -> str:
     package = source.package.split(".")
     kept = package[: len(package) - node.level + 1]
     return ".".join([*kept, node.module] if node.module else kept)
+
+
+def slices(source: Source) -> Iterator[Violation]:
+    """A window type imports nothing of another one. Its declaration imports the model, its operator what all types share; the
+    registry alone imports declarations of several types, and what checks projects imports of windows the registry alone."""
+    part, type_, module = (*source.module.split(".")[1:], "", "", "")[:3]
+    for node, name in imported(source):
+        names = (*name.split("."), "", "")
+        if names[:2] != ("hotspare", "windows"):
+            continue
+        other, file = names[2:4]
+        if part == "projects" and other != "registry":
+            yield source.violation(node, f"projects must not import windows/{other}")
+        elif (
+            part == "windows" and type_ not in ("registry", "operators", "examples") and other not in (type_, "shared", "registry")
+        ):
+            yield source.violation(node, f"windows/{type_} must not import windows/{other}")
+        elif part == "windows" and _is_declaration(type_, module) and not (other == type_ and _is_declaration(type_, file)):
+            yield source.violation(node, f"the declaration of {type_} must not import windows/{other}/{file}")
+        elif (part, type_) == ("windows", "registry") and file != "declaration":
+            yield source.violation(node, f"the registry must not import windows/{other}/{file}")
+    if part == "windows" and (_is_declaration(type_, module) or type_ == "registry"):
+        for node, name in imported(source):
+            if _part(name) not in ("", "base", "model", "windows"):
+                yield source.violation(node, f"a declaration must not import {_part(name)}")
+
+
+def _is_declaration(type_: str, module: str) -> bool:
+    return module == "declaration" or module in DECLARATION_SIDE.get(type_, ())
 
 
 def rooms(source: Source) -> Iterator[Violation]:

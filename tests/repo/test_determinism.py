@@ -7,7 +7,7 @@ import pytest
 from tests.repo.determinism import ALLOWED, ALLOWED_MODULES, applies, banned, set_order
 from tests.repo.tree import Source, sources, violations, whats
 
-CORE = "src/hotspare/engine/x.py"
+CORE = "src/hotspare/flow/x.py"
 
 
 def test_core_has_no_clock_thread_environment_or_log() -> None:
@@ -32,7 +32,9 @@ def test_allowed_calls_exist_and_say_why() -> None:
         assert len(reason) > 10, f"{path}: {call} needs a reason"
 
 
-@pytest.mark.parametrize("path", ["src/hotspare/engine/kernels/ring.py", "src/hotspare/ha/rules/decide.py"])
+@pytest.mark.parametrize(
+    "path", ["src/hotspare/table/loops/ring.py", "src/hotspare/windows/join/operator.py", "src/hotspare/ha/rules/decide.py"]
+)
 def test_rules_look_at(path: str) -> None:
     assert applies(Source.of(path, ""))
 

@@ -128,14 +128,13 @@ def test_readme_has_every_command() -> None:
 
 
 def to_be_found() -> list[str]:
-    """What a stranger looks for: every folder of code, window type, contract and law."""
+    """What a stranger looks for: every folder of code, contract and law; the folder of a window type is one."""
     top = "src/hotspare/"
     code = [path.removeprefix(top) for path in repository_files() if path.startswith(top) and path.endswith(".py")]
     folders = {f"{parent}/" for path in code for parent in PurePosixPath(path).parents if str(parent) != "."}
-    windows = {path for path in code if path.startswith("engine/operators/") and not path.endswith("__init__.py")}
     contracts = {path for path in code if path.endswith("/contract.py")}
     laws = {path for path in repository_files() if re.fullmatch(r"tests/laws/test_\w+\.py", path)}
-    return sorted(folders | windows | contracts | laws)
+    return sorted(folders | contracts | laws)
 
 
 def test_architecture_names_everything_that_a_stranger_looks_for() -> None:
@@ -174,15 +173,15 @@ def test_changelog_keeps_its_form() -> None:
 
 
 def test_path_bites() -> None:
-    text = "see `engine/`, `tests/repo/`, `gone/`, `engine/gone.py`, `a/b`, `Makefile`"
+    text = "see `flow/`, `tests/repo/`, `gone/`, `flow/gone.py`, `a/b`, `Makefile`"
     found = [violation.what for violation in missing_paths("README.md", text)]
-    assert found == ["names gone/, which does not exist", "names engine/gone.py, which does not exist"]
+    assert found == ["names gone/, which does not exist", "names flow/gone.py, which does not exist"]
 
 
 def test_name_bites() -> None:
-    text = "# `flow.step`, `hotspare.flow.step.step`, `engine.batch.x`, `flow.step.gone`, `engine.gone.x`, `a.b`, `rows`"
+    text = "# `flow.step`, `hotspare.flow.step.step`, `flow.batch.x`, `flow.step.gone`, `flow.gone.x`, `a.b`, `flow.head`"
     found = [violation.what for violation in missing_names(Source.of("src/hotspare/x.py", text))]
-    assert found == [f"names {name}, which does not exist" for name in ("engine.batch.x", "engine.step.gone", "engine.gone.x")]
+    assert found == [f"names {name}, which does not exist" for name in ("flow.batch.x", "flow.step.gone", "flow.gone.x")]
 
 
 def test_target_bites() -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.repo.imports import MAY_IMPORT, circle, direction, ownership, rooms
+from tests.repo.imports import DECLARATION_SIDE, MAY_IMPORT, circle, direction, ownership, rooms, slices
 from tests.repo.tree import ROOT, Source, sources, violations, whats
 
 HEAVY = ("pyspark", "py4j", "numba", "llvmlite", "confluent_kafka")
@@ -19,6 +19,13 @@ def test_every_import_points_down_the_layers() -> None:
 
 def test_every_import_points_down_the_folders_of_a_part() -> None:
     assert violations(rooms, sources("src")) == []
+
+
+def test_a_window_type_imports_no_other_one() -> None:
+    assert violations(slices, sources("src")) == []
+    paths = {source.path for source in sources("src")}
+    listed = [f"src/hotspare/windows/{type_}/{name}.py" for type_, names in DECLARATION_SIDE.items() for name in sorted(names)]
+    assert [path for path in listed if path not in paths] == []
 
 
 def test_no_modules_import_each_other() -> None:
@@ -37,23 +44,21 @@ def test_every_benchmark_can_be_imported() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_layers_have_no_cycle() -> None:
-    settled: set[str] = set()
-    while len(settled) < len(MAY_IMPORT):
-        free = {part for part, others in MAY_IMPORT.items() if part not in settled and others <= settled}
-        assert free, f"parts that know each other: {sorted(set(MAY_IMPORT) - settled)}"
-        settled |= free
+def test_a_package_imports_only_packages_above_it_in_the_table() -> None:
+    order = list(MAY_IMPORT)
+    for at, (package, others) in enumerate(MAY_IMPORT.items()):
+        assert others <= set(order[:at]), f"{package}: {sorted(others - set(order[:at]))}"
 
 
 @pytest.mark.parametrize(
     ("path", "text", "expected"),
     [
-        ("src/hotspare/model/x.py", "from hotspare.flow.step import step", "model must not import engine"),
-        ("src/hotspare/model/x.py", "from hotspare import engine", "model must not import engine"),
-        ("src/hotspare/model/x.py", "import hotspare.flow.step", "model must not import engine"),
-        ("src/hotspare/model/x.py", "from ..engine import step", "model must not import engine"),
-        ("src/hotspare/model/x.py", "from .. import engine", "model must not import engine"),
-        ("src/hotspare/model/__init__.py", "from ..engine import step", "model must not import engine"),
+        ("src/hotspare/model/x.py", "from hotspare.flow.step import step", "model must not import flow"),
+        ("src/hotspare/model/x.py", "from hotspare import flow", "model must not import flow"),
+        ("src/hotspare/model/x.py", "import hotspare.flow.step", "model must not import flow"),
+        ("src/hotspare/model/x.py", "from ..flow import step", "model must not import flow"),
+        ("src/hotspare/model/x.py", "from .. import flow", "model must not import flow"),
+        ("src/hotspare/model/__init__.py", "from ..flow import step", "model must not import flow"),
         ("src/hotspare/bus/x.py", "def f():\n    from hotspare.model.types import Schema", "bus must not import model"),
         (
             "src/hotspare/bus/x.py",
@@ -61,7 +66,8 @@ def test_layers_have_no_cycle() -> None:
             "bus must not import ha",
         ),
         ("src/hotspare/stores/x.py", "if TYPE_CHECKING:\n    from hotspare.bus.contract import Bus", "stores must not import bus"),
-        ("src/hotspare/engine/x.py", "from hotspare.bus.contract import Bus", "engine must not import bus"),
+        ("src/hotspare/flow/x.py", "from hotspare.bus.contract import Bus", "flow must not import bus"),
+        ("src/hotspare/model/x.py", "from hotspare.windows.registry import WINDOW_TYPES", "model must not import windows"),
         ("src/hotspare/ha/x.py", "from hotspare.runners.local import LocalRunner", "ha must not import runners"),
         ("src/hotspare/adapters/x.py", "from hotspare.cli.main import main", "adapters must not import cli"),
         ("src/hotspare/newpart/x.py", "", "part newpart has no place in the layers"),
@@ -77,14 +83,53 @@ def test_direction_bites(path: str, text: str, expected: str) -> None:
         ("src/hotspare/ha/rules/x.py", "from hotspare.ha.effects.perform import perform", "ha/rules must not import ha/effects"),
         ("src/hotspare/ha/rules/x.py", "from hotspare.ha.effects import perform", "ha/rules must not import ha/effects"),
         (
-            "src/hotspare/engine/rows/x.py",
-            "def f():\n    import hotspare.table.pages",
-            "engine/rows must not import engine/state",
+            "src/hotspare/table/loops/x.py",
+            "def f():\n    import hotspare.table.page_cache.budget",
+            "table/loops must not import table/page_cache",
         ),
     ],
 )
 def test_rooms_bite(path: str, text: str, expected: str) -> None:
     assert whats(rooms, path, text) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        (
+            "windows/copy/operator.py",
+            "from hotspare.windows.join.operator import JoinOperator",
+            "windows/copy must not import windows/join",
+        ),
+        ("windows/shared/x.py", "from hotspare.windows.join import loops", "windows/shared must not import windows/join"),
+        (
+            "windows/join/declaration.py",
+            "from hotspare.windows.join.loops import join",
+            "the declaration of join must not import windows/join/loops",
+        ),
+        (
+            "windows/join/outputs.py",
+            "from hotspare.windows.shared.keyed import relation_of",
+            "the declaration of join must not import windows/shared/keyed",
+        ),
+        ("windows/join/declaration.py", "from hotspare.rows.chunk import Chunk", "a declaration must not import rows"),
+        (
+            "windows/registry.py",
+            "from hotspare.windows.join.operator import x",
+            "the registry must not import windows/join/operator",
+        ),
+        ("projects/x.py", "from hotspare.windows.join.declaration import JoinType", "projects must not import windows/join"),
+    ],
+)
+def test_slices_bite(path: str, text: str, expected: str) -> None:
+    assert whats(slices, f"src/hotspare/{path}", text) == [expected]
+
+
+def test_slices_allow() -> None:
+    own = "from hotspare.windows.join.loops import join\nfrom hotspare.windows.shared.keyed import relation_of"
+    assert whats(slices, "src/hotspare/windows/join/operator.py", own) == []
+    assert whats(slices, "src/hotspare/windows/join/declaration.py", "from hotspare.windows.join.outputs import x") == []
+    assert whats(slices, "src/hotspare/flow/plan.py", "from hotspare.windows.shared.contract import Operator") == []
 
 
 def test_a_circle_is_named() -> None:
@@ -96,8 +141,8 @@ def test_a_circle_is_named() -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        ("src/hotspare/engine/x.py", "from hotspare.model.types import Schema\nfrom hotspare.base.errors import StateError"),
-        ("src/hotspare/engine/x.py", "from . import batch\nfrom .operators import contract\nimport numpy"),
+        ("src/hotspare/flow/x.py", "from hotspare.model.types import Schema\nfrom hotspare.base.errors import StateError"),
+        ("src/hotspare/windows/shared/x.py", "from . import keyed\nfrom .contract import Operator\nimport numpy"),
         ("src/hotspare/ha/x.py", "from hotspare.bus.contract import Bus\nfrom hotspare import __version__"),
         ("src/hotspare/cli/x.py", "from hotspare.runners.local import LocalRunner"),
         ("src/hotspare/__init__.py", "__version__ = '1'"),
@@ -110,7 +155,7 @@ def test_direction_allows(path: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("path", "text", "package"),
     [
-        ("src/hotspare/engine/x.py", "import pyspark.sql", "pyspark"),
+        ("src/hotspare/flow/x.py", "import pyspark.sql", "pyspark"),
         ("src/hotspare/runners/local.py", "def f():\n    from pyspark.sql import SparkSession", "pyspark"),
         ("src/hotspare/cli/x.py", "__import__('py4j')", "py4j"),
         ("src/hotspare/bus/sqlite.py", "import confluent_kafka", "confluent_kafka"),
@@ -135,7 +180,7 @@ def test_ownership_allows(path: str, text: str) -> None:
     assert whats(ownership, path, text) == []
 
 
-@pytest.mark.parametrize("module", ["hotspare", "hotspare.cli.main"])
+@pytest.mark.parametrize("module", ["hotspare", "hotspare.cli.main", "hotspare.projects.load", "hotspare.projects.fingerprint"])
 def test_import_loads_no_heavy_package(module: str) -> None:
     program = f"import sys, {module}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
     run = subprocess.run(

@@ -1,4 +1,4 @@
-"""A window type is two files and a kernel, listed in two registries; nothing else in the sources names one."""
+"""A window type is a folder, listed in two registries; nothing else in the sources names one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from pathlib import PurePosixPath
 
 from tests.repo.tree import Source, Violation, nodes, repository_files
 
-MODEL, ENGINE = "src/hotspare/model/windows/", "src/hotspare/engine/operators/"
-REGISTRIES = (f"{MODEL}registry.py", f"{ENGINE}registry.py")
+WINDOWS = "src/hotspare/windows/"
+REGISTRIES = (f"{WINDOWS}registry.py", f"{WINDOWS}operators.py")
+_OWN_FILES = ("declaration.py", "operator.py")
 
 
 def window_types() -> frozenset[str]:
-    """The stems of the Python files that both folders have, without those of files that types share."""
-    paths = [PurePosixPath(path) for path in repository_files() if path.endswith(".py")]
-    stems = [{path.stem for path in paths if f"{path}".startswith(folder)} for folder in (MODEL, ENGINE)]
-    return frozenset(stems[0] & stems[1]) - {"__init__", "contract", "registry"}
+    """The names of the folders that have a declaration and an operator."""
+    paths = [PurePosixPath(path) for path in repository_files() if path.startswith(WINDOWS)]
+    folders = [{path.parent.name for path in paths if path.name == name} for name in _OWN_FILES]
+    return frozenset(folders[0] & folders[1])
 
 
 def class_stem(stem: str) -> str:
@@ -31,21 +32,21 @@ def type_name(stem: str) -> str:
 
 
 def naming(source: Source, types: frozenset[str]) -> Iterator[Violation]:
-    """A class or module of a window type, `type: NAME` of YAML or `window-NAME` of XML, outside its own files.
+    """A class or module of a window type, `type: NAME` of YAML or `window-NAME` of XML, outside its own folder.
 
     The example of a type may use others: somebody has to feed it.
     """
-    own = PurePosixPath(source.path).stem if source.path.startswith((MODEL, ENGINE)) else ""
-    if own == "registry":
+    if source.path in REGISTRIES:
         return
+    own = PurePosixPath(source.path).parent.name if source.path.startswith(WINDOWS) else ""
     others = sorted(types - {own})
     classes = {f"{class_stem(name)}{suffix}": name for name in others for suffix in ("Window", "Operator", "Type")}
-    modules = {f"{package}.{name}": name for name in others for package in ("hotspare.model.windows", "hotspare.engine.operators")}
+    modules = {f"hotspare.windows.{name}{file}": name for name in others for file in ("", ".declaration", ".operator", ".loops")}
     texts = re.compile(rf"\b(?:type: |window-)({'|'.join(map(type_name, others))})\b")
     stems = {type_name(name): name for name in others}
     for node in nodes(source, ast.Name, ast.Attribute, ast.ImportFrom, ast.Import, ast.Constant):
         if isinstance(node, ast.Constant):
-            is_text = isinstance(node.value, str) and not source.path.startswith(MODEL)
+            is_text = isinstance(node.value, str) and not (own and source.path.endswith("/declaration.py"))
             found = {stems[each] for each in texts.findall(node.value)} if is_text else set()
         else:
             found = set(_names(node, classes, modules))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any, ClassVar
 
 from hotspare.base.errors import Place
 from hotspare.model.code import Module
@@ -271,6 +272,8 @@ class Window:
     `text_bytes_max`: of a string that the window computes so many bytes of UTF-8 are kept (SPEC A17); 0: all.
     """
 
+    declared_by: ClassVar[Any]
+    """The `window_type.WindowType` of the class."""
     name: str
     schema: Schema | None = None
     index: IndexType = IndexType.HASH

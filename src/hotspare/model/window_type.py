@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar
 
 from hotspare.model.code import Script
@@ -160,6 +161,7 @@ class WindowType(ABC, Generic[W]):
     name: ClassVar[str]
     """In YAML; in ESP XML the element is `window-NAME`."""
     declared: type[W]
+    """The class of its windows, which is declared in the same module."""
     inputs: ClassVar[Inputs] = ONE_INPUT
     enters_by: ClassVar[EntersBy] = EntersBy.EDGES
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.WRITTEN
@@ -188,6 +190,11 @@ class WindowType(ABC, Generic[W]):
     """Elements whose text is read."""
     example: ClassVar[str]
     """YAML of a query that shows every option: what warms kernels up, and what the laws run."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "declared" in vars(cls):
+            cls.declared.declared_by = cls
 
     @abstractmethod
     def read_yaml(self, values: YamlValues, node: Entries, common: Mapping[str, Any]) -> W:
@@ -281,3 +288,13 @@ class WindowType(ABC, Generic[W]):
     @abstractmethod
     def carried(self, window: W, given: Sequence[Given], keys: Sequence[frozenset[str]]) -> Carried:
         """`keys[i]`: the fields of input i that hold the value by which it is partitioned."""
+
+
+@cache
+def _instance(declared_by: type[WindowType[Any]]) -> WindowType[Any]:
+    return declared_by()
+
+
+def type_of(window: Window) -> WindowType[Any]:
+    """Returns the type of a window, by its class."""
+    return _instance(window.declared_by)

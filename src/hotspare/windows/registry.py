@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from hotspare.model.project import Window
 from hotspare.model.window_type import WindowType
 from hotspare.windows.aggregate.declaration import AggregateType
 from hotspare.windows.calculate.declaration import CalculateType
@@ -53,9 +52,3 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
     )
 }
 """By name, in the order in which people are told of them."""
-
-_BY_CLASS: dict[type[Window], WindowType[Any]] = {each.declared: each for each in WINDOW_TYPES.values()}
-
-
-def type_of(window: Window) -> WindowType[Any]:
-    return _BY_CLASS[type(window)]

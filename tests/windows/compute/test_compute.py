@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hotspare.model.resolved import ResolvedWindow
 from hypothesis import given
 
 from hotspare.base.errors import ProjectError
@@ -14,6 +13,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
 from hotspare.model.project import Dialect, Expression, Publication, WindowId
+from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.projects.load import load_project
 from hotspare.rows.changelog import RELATION
