@@ -66,20 +66,20 @@ def test_a_run_without_a_failure_says_nothing_of_it(folder: Path) -> None:
 
 def test_a_change_touches_its_tests_and_those_of_what_it_changed() -> None:
     files = {
-        "tests/base/test_a.py": frozenset({"src/hotspare/a.py"}),
-        "tests/base/test_b.py": frozenset({"tests/kit.py"}),
-        "tests/kit.py": frozenset({"src/hotspare/b.py"}),
-        "tests/base/test_c.py": frozenset({"tests/logged_lines.py"}),
-        "tests/logged_lines.py": frozenset[str](),
+        "tests/part/test_a.py": frozenset({"src/hotspare/a.py"}),
+        "tests/part/test_b.py": frozenset({"tests/part/kit.py"}),
+        "tests/part/kit.py": frozenset({"src/hotspare/b.py"}),
+        "tests/part/test_c.py": frozenset({"tests/part/conftest.py"}),
+        "tests/part/conftest.py": frozenset[str](),
     }
     for changed, touched in (
-        ({"tests/base/test_a.py"}, {"a"}),
+        ({"tests/part/test_a.py"}, {"a"}),
         ({"src/hotspare/a.py"}, {"a"}),
         ({"src/hotspare/b.py"}, {"b"}),
-        ({"tests/kit.py", "tests/logged_lines.py"}, {"b", "c"}),
+        ({"tests/part/kit.py", "tests/part/conftest.py"}, {"b", "c"}),
         ({"README.md", "src/hotspare/c.py"}, set()),
     ):
-        assert touched_files(frozenset(changed), files) == {f"tests/test_{name}.py" for name in touched}
+        assert touched_files(frozenset(changed), files) == {f"tests/part/test_{name}.py" for name in touched}
 
 
 @pytest.fixture
