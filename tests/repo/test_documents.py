@@ -57,7 +57,7 @@ def missing_names(source: Source) -> Iterator[Violation]:
     for number, line in enumerate(source.text.splitlines(), 1):
         for name in _DOTTED.findall(line):
             folder, words = package, name.removeprefix("hotspare.").split(".")
-            if name.endswith(".py") or (not (folder / words[0]).exists() and not (folder / f"{words[0]}.py").exists()):
+            if name.endswith((".py", ".lua")) or (not (folder / words[0]).exists() and not (folder / f"{words[0]}.py").exists()):
                 continue
             while words and (folder / words[0]).is_dir():
                 folder /= words.pop(0)

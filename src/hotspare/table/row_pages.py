@@ -60,7 +60,7 @@ class RowPages:
         self._pinned = np.empty(0, np.int64)
         """Pages that are empty but for what snapshots need."""
         self._moves = np.empty((0, k.MOVED_WIDTH), np.int64)
-        """Memory for `rows.moved`, which is kept."""
+        """Memory for the `moved` of `rows`, which is kept."""
         state = np.zeros(slots.STATE_WIDTH, np.int64)
         state[[slots.FIRST, slots.LAST, slots.OPEN, slots.HAND, slots.OLDEST, slots.YOUNGEST, slots.SEAM]] = slots.NONE
         state[slots.UNLINKED] = slots.NEVER
@@ -120,7 +120,7 @@ class RowPages:
             self.rows = self.rows._replace(moved=moved)
 
     def note_moves(self) -> None:
-        """From now on `rows.moved` tells which rows were moved."""
+        """From now on the `moved` of `rows` tells which rows were moved."""
         if len(self._moves) < k.CLEARED_MAX * self.page_slots:
             self._moves = np.empty((k.CLEARED_MAX * self.page_slots, k.MOVED_WIDTH), np.int64)
         self.rows = self.rows._replace(moved=self._moves)

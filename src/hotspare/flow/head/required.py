@@ -29,8 +29,8 @@ _WITH_VALUES = [int(Opcode.INSERT), int(Opcode.UPDATE), int(Opcode.UPSERT)]
 def lacking(rows: DecodedRows, raw: pa.RecordBatch, schema: Schema, required: Sequence[int]) -> Refusals:
     """Returns the refusals of events in which one of the fields at the places `required` is null; each names the first of these.
 
-    Deletes and partial updates need not have other fields than the key, so none of them is refused. `rows.message` are rows of
-    `raw`, which may lack the column `value`.
+    Deletes and partial updates need not have other fields than the key, so none of them is refused. The messages of `rows` are
+    rows of `raw`, which may lack the column `value`.
     """
     first = np.full(len(rows.message), -1, np.int64)
     for place in reversed(required):

@@ -1,7 +1,7 @@
 """Lua programs (SPEC A26, A36): Lua 5.4 by the library lupa, in a machine of their own that sees nothing but the event.
 
 What would differ between engines is replaced in the machine's own Lua files: clock, chance, the order of `pairs`,
-addresses in texts, `table.sort`; and so are `#` and `..` in the code (`rewriting`). A hook counts instructions, and
+addresses in texts, sorting of tables; and so are `#` and `..` in the code (`rewriting`). A hook counts instructions, and
 the library counts the bytes of the texts that it makes. The allocator's limit is a guard behind that. When it is
 reached depends on the engine, so it ends the engine.
 """
