@@ -29,8 +29,7 @@ from hotspare.stages.splitter import SplitterOperator
 from hotspare.table.lanes import OutputForm
 from hotspare.table.multi_index import MultiIndex
 from hotspare.table.relation import Relation
-from hotspare.windows.operators import build_operator
-from hotspare.windows.shared.contract import Input, Operator
+from hotspare.windows.shared.contract import Input, Operator, build_operator
 from hotspare.windows.shared.keyed import keeps_index
 from hotspare.windows.shared.merging import EntryOperator, ForwardedOperator
 from hotspare.windows.shared.stateless import Chain, HeadWindow

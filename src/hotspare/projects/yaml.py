@@ -22,7 +22,6 @@ from hotspare.model.frontends.values import (
     read_quality,
     read_text_bytes_max,
 )
-from hotspare.model.frontends.yaml.surroundings import surroundings
 from hotspare.model.frontends.yaml.text import dump
 from hotspare.model.frontends.yaml.tree import Entries, Items, Node, Text, parse_tree
 from hotspare.model.frontends.yaml.values import DIALECTS, YamlValues, places_and_texts, texts
@@ -57,6 +56,7 @@ from hotspare.model.project import (
 from hotspare.model.quality import Quality
 from hotspare.model.scripts import modules_from_yaml
 from hotspare.model.types import FieldType
+from hotspare.projects.surroundings import surroundings
 from hotspare.windows.registry import WINDOW_TYPES
 
 __all__ = ["dump", "load", "read"]

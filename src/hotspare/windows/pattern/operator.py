@@ -36,7 +36,6 @@ from hotspare.table.loops.slots import NEVER, UNSET
 from hotspare.table.multi_index import MultiIndex
 from hotspare.table.pages import Columns, Counters, Page, Part
 from hotspare.table.strings import StringTable
-from hotspare.windows.idle.operator import event_clock, idle_beats
 from hotspare.windows.pattern.calls import MATCHES, PatternCalls
 from hotspare.windows.pattern.columns import EventColumns, OrderedEvents, mirrored
 from hotspare.windows.pattern.declaration import PatternWindow
@@ -45,6 +44,7 @@ from hotspare.windows.pattern.loops.pattern import run_pattern, waiting_for
 from hotspare.windows.pattern.program import Asked, compile_patterns
 from hotspare.windows.shared.contract import SHARD_BITS, Applied, Clock, Input, Operator
 from hotspare.windows.shared.generated_keys import KeyMaker
+from hotspare.windows.shared.idle import event_clock, idle_beats
 from hotspare.windows.shared.keyed import bad_events
 from hotspare.windows.shared.stateless import event_columns
 

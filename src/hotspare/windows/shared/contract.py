@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from importlib import import_module
 
 from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import Schema
@@ -127,3 +128,12 @@ class Operator(ABC):
 
         Input chunks are not written to; the output may share their arrays.
         """
+
+
+def build_operator(window: ResolvedWindow, inputs: Sequence[Input]) -> Operator:
+    """Returns the operator of a window: of `NameWindow` the class `NameOperator` in `operator.py` of the folder of its type.
+    ProjectError with the mistakes that only compiling shows."""
+    declared = type(window.window)
+    module = import_module(f"{declared.__module__.rpartition('.')[0]}.operator")
+    operator: type[Operator] = getattr(module, f"{declared.__name__.removesuffix('Window')}Operator")
+    return operator(window, inputs)

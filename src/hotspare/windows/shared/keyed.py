@@ -22,8 +22,8 @@ from hotspare.table.pages import Counters, Page, Part
 from hotspare.table.relation import KEEP_ALL, Change, Relation, Resolution, RowTime, Shape
 from hotspare.table.strings import StringTable
 from hotspare.table.text_pieces import text_pieces
-from hotspare.windows.idle.operator import event_clock, idle_beats
 from hotspare.windows.shared.contract import Applied, BadReason, Clock
+from hotspare.windows.shared.idle import event_clock, idle_beats
 from hotspare.windows.shared.stateless import deletes
 
 _KIND: dict[RetentionKind, int] = {
