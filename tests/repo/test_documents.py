@@ -10,6 +10,7 @@ import pytest
 
 from hotspare.projects.load import load_project
 from hotspare.projects.resolve import resolve
+from tests.repo.imports import MAY_IMPORT
 from tests.repo.tree import ROOT, Source, Violation, read, repository_files, sources, violations
 
 WORDS = (
@@ -32,9 +33,12 @@ WORDS = (
 )
 """The words of the design's first section; the glossary gives each one meaning."""
 
+ARCHITECTURE_BYTES_MAX = 8192
+
 _CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _PATH = re.compile(r"(?:[\w.-]+/)+(?:[\w.-]+\.(?:py|md|yaml|xml|sh|toml|lock))?")
 _DOTTED = re.compile(r"`((?:hotspare\.)?[a-z_]+(?:\.[A-Za-z_]\w*)+)(?:\(\))?`")
+_LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)#?([^)\s]*)\)")
 _TARGET = re.compile(r"\bmake ([a-z][a-z-]*)")
 
 
@@ -66,6 +70,21 @@ def missing_names(source: Source) -> Iterator[Violation]:
                 yield Violation(source.path, number, f"names {name}, which does not exist")
 
 
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def missing_links(path: str, text: str) -> Iterator[Violation]:
+    """A link within the repository leads to a file and, if it has an anchor, to a heading of that page."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for target, anchor in _LINK.findall(line):
+            file = (ROOT / path).parent / target if target else ROOT / path
+            if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file.read_text("utf-8"))):
+                yield Violation(path, number, f"links to {target}{anchor and '#'}{anchor}, which does not exist")
+
+
 def missing_targets(path: str, text: str, makefile: str) -> Iterator[Violation]:
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     for number, line in enumerate(text.splitlines(), 1):
@@ -82,6 +101,10 @@ def glossary_words(text: str) -> list[str]:
 
 def test_documents_name_paths_that_exist() -> None:
     assert [str(found) for path in documents() for found in missing_paths(path, read(path))] == []
+
+
+def test_links_lead_to_pages_and_headings_that_exist() -> None:
+    assert [str(found) for path in documents() for found in missing_links(path, read(path))] == []
 
 
 def test_sources_name_modules_that_exist() -> None:
@@ -137,9 +160,21 @@ def to_be_found() -> list[str]:
     return sorted(folders | contracts | laws)
 
 
-def test_architecture_names_everything_that_a_stranger_looks_for() -> None:
-    text = read("ARCHITECTURE.md")
+def test_architecture_or_a_page_behind_it_names_everything_that_a_stranger_looks_for() -> None:
+    text = "".join(read(path) for path in documents() if path == "ARCHITECTURE.md" or path.startswith("docs/design/"))
     assert [name for name in to_be_found() if f"`{name}`" not in text] == []
+
+
+def test_architecture_lists_the_packages_in_the_order_of_imports() -> None:
+    listed = re.findall(r"^\| `(\w+)/` \|", read("ARCHITECTURE.md"), re.MULTILINE)
+    assert listed == [package for package in MAY_IMPORT if (ROOT / "src/hotspare" / package).is_dir()]
+
+
+def test_architecture_is_read_in_minutes_and_leads_to_every_page_behind_it() -> None:
+    text = read("ARCHITECTURE.md")
+    assert len(text.encode()) <= ARCHITECTURE_BYTES_MAX
+    pages = [path for path in documents() if path.startswith("docs/design/") and not path.endswith("-measured.md")]
+    assert [path for path in pages if f"({path})" not in text] == []
 
 
 def projects_in(text: str) -> list[str]:
@@ -182,6 +217,12 @@ def test_name_bites() -> None:
     text = "# `flow.step`, `hotspare.flow.step.step`, `flow.batch.x`, `flow.step.gone`, `flow.gone.x`, `a.b`, `flow.head`"
     found = [violation.what for violation in missing_names(Source.of("src/hotspare/x.py", text))]
     assert found == [f"names {name}, which does not exist" for name in ("flow.batch.x", "flow.step.gone", "flow.gone.x")]
+
+
+def test_link_bites() -> None:
+    text = "[a](LICENSE), [b](gone.md), [c](#gone), [d](docs/glossary.md#queries), [e](docs/glossary.md#gone), [f](https://x.y/z)"
+    found = [violation.what for violation in missing_links("README.md", text)]
+    assert found == [f"links to {name}, which does not exist" for name in ("gone.md", "#gone", "docs/glossary.md#gone")]
 
 
 def test_target_bites() -> None:
