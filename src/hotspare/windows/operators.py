@@ -1,4 +1,4 @@
-"""Which operator runs which window type: one line per type."""
+"""The operators of all window types, by class of window: one line per type."""
 
 from __future__ import annotations
 
