@@ -7,7 +7,7 @@
 A test that starts a server itself without its marker fails, because `make test` runs without servers.
 
 Tests marked `spark` start a JVM that uses both cores: they are one group, which one of the processes works off. Long work comes
-first and unit tests last, so that both processes are busy to the end.
+first and tests without a marker last, so that both processes are busy to the end.
 """
 
 from __future__ import annotations

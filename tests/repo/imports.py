@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "cli": _BELOW_HOST | {"host", "testing", "demo", "server", "spark"},
     "__main__": frozenset({"base", "cli"}),
 }
-"""Per package of hotspare the others that it may import, which stand above it in this table; each may import itself."""
+"""Per package of hotspare the others that it may import, which are above it in this table; each may import itself."""
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "table": ("loops", "page_cache"),
@@ -141,7 +141,7 @@ def _is_declaration(type_: str, module: str) -> bool:
 
 
 def rooms(source: Source) -> Iterator[Violation]:
-    """A folder of a part imports only folders of it that stand below it."""
+    """A folder that `ROOMS` lists imports only folders before it in its line."""
     part, room = _part(source.module), _room(source.module)
     order = ROOMS.get(part, ())
     if room not in order:
@@ -167,12 +167,12 @@ def circle(files: Sequence[Source]) -> Sequence[str]:
 
 
 def direction(source: Source) -> Iterator[Violation]:
-    """A part imports only parts that stand below it."""
+    """A package imports only packages above it in `MAY_IMPORT`."""
     part = _part(source.module)
     if not part:
         return
     if part not in MAY_IMPORT:
-        yield source.violation(source.syntax, f"part {part} has no place in the layers")
+        yield source.violation(source.syntax, f"package {part} is not in MAY_IMPORT")
         return
     for node, name in imported(source):
         other = _part(name)

@@ -1,4 +1,4 @@
-"""The door of this package: `compile_expression` reads, types and checks an expression once; `evaluate` runs it over Arrow columns.
+"""Compiles expressions: `compile_value` and the like read, type and check one once; `evaluate` runs it over Arrow columns.
 
 Names visible in an expression: fields of the input, and ESP_OPCODE and ESP_FLAGS (SPEC A26), strings of the letters that CSV uses.
 """

@@ -2,7 +2,7 @@
 
 Refusals    rows of what a window works on, and why ──► BadEvents   rows of the batch, with their texts (core)
                                                     └─► BadRows     places in messages, with their texts (head)
-rows that a codec cannot read ──────────────────────────► BadRows
+rows that no format can read ───────────────────────────► BadRows
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which window types there are: one line per type. Nothing else in the model names one."""
+"""The declarations of all window types: one line per type. The only other list is `windows.operators`."""
 
 from __future__ import annotations
 
