@@ -1,4 +1,4 @@
-"""The declarations of all window types: one line per type. The only other list is `windows.operators`."""
+"""The window types: a line each. Nothing else names one; `windows.shared.contract.build_operator` finds their operators."""
 
 from __future__ import annotations
 
