@@ -34,4 +34,4 @@ def test_a_changed_project_runs_after_a_reset_over_all_input_that_is_kept(site: 
     assert site.outputs() == []
     site.start()
     rows = site.wait_for_outputs(7)
-    assert [row.split(",")[0] + row.split(",")[2] for row in rows] == ["I 0", "I 1", "I 2", "D 0", "I 3", "D 1", "I 4"]
+    assert [row.split(",")[0] + row.split(",")[2] for row in rows] == ["I 0", "I 1", "I 2", "I 3", "D 0", "I 4", "D 1"]
