@@ -265,6 +265,17 @@ def test_a_writer_whose_lock_was_lost_says_so(tmp_path: Path) -> None:
     assert list(store.list("g")) == []
 
 
+def test_a_snapshot_is_confirmed_while_a_collector_hides_its_pages(tmp_path: Path) -> None:
+    """A collector that listed the manifests before this one was written puts them back."""
+    store = DirectoryStore(tmp_path)
+    put(store, "one")
+    for page in (tmp_path / "g" / "pages").iterdir():
+        page.rename(page.with_name(f"hidden-{page.name}"))
+    store.confirm("g", "one")
+    assert store.list("g")[0].status is SnapshotStatus.CONFIRMED
+    assert dict(store.get("g", "one").pages) == PAGES
+
+
 def test_a_snapshot_that_lacks_a_page_is_not_confirmed(tmp_path: Path) -> None:
     store = DirectoryStore(tmp_path)
     put(store, "one")

@@ -81,7 +81,7 @@ class DirectoryStore:
                 raise limits.gone(group, name) from error
             except ValueError as error:
                 raise limits.damaged(group, name, str(error)) from error
-            if not all(folder.has_blob(blob) for blob in manifest.blobs):
+            if not all(folder.has_named(blob) for blob in manifest.blobs):
                 raise limits.damaged(group, name, "it lacks a page")
             if not entry.is_confirmed(manifest):
                 entry.confirm(manifest)

@@ -167,6 +167,11 @@ def parse_manifest(text: bytes) -> Manifest:
     return Manifest(fields["written_time_us"], Blob(*fields["header"]), pages, checksum.decode())
 
 
+def _names_of(blob: Blob) -> tuple[str, str, str]:
+    """Where to look for a page that a manifest names, in this order: it may be hidden, or put back, meanwhile."""
+    return blob.hash, _HIDDEN + blob.hash, blob.hash
+
+
 def _entry_of(path: Path) -> Entry | None:
     """None for a file that is not named as ours are."""
     parts = path.stem.split(",")
@@ -257,8 +262,15 @@ class GroupFolder:
 
     def has_blob(self, blob: Blob) -> bool:
         """Whether a file of that name and size is there. It stays if `blob` was claimed before."""
+        return self._has(blob.hash, blob)
+
+    def has_named(self, blob: Blob) -> bool:
+        """Whether the page of a manifest is there, also while a collector hides it or puts it back."""
+        return any(self._has(name, blob) for name in _names_of(blob))
+
+    def _has(self, name: str, blob: Blob) -> bool:
         try:
-            return (self.pages / blob.hash).stat().st_size == blob.size
+            return (self.pages / name).stat().st_size == blob.size
         except FileNotFoundError:
             return False
 
@@ -286,7 +298,7 @@ class GroupFolder:
     def read_blob(self, blob: Blob) -> bytes:
         """ValueError where it is missing or damaged."""
         content: bytes | None = None
-        for name in (blob.hash, _HIDDEN + blob.hash, blob.hash):  # it may be hidden, or put back, while it is looked for
+        for name in _names_of(blob):
             with contextlib.suppress(FileNotFoundError):
                 content = (self.pages / name).read_bytes()
                 break
