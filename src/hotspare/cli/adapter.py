@@ -61,8 +61,8 @@ def _publish(line: AdapterLine, chosen: Transport, project: Path | None, shards:
     prefix = prefix_of(line.url, "")
     with contextlib.closing(open_bus(chosen.bus_url)) as bus:
         known = source_rows(bus, prefix, project, None, line.url)
-        place = Target(chosen.bus_url, prefix, line.url, chosen.partition or None, shards=shards, missing=missing)
-        target = dataclasses.replace(place, partition_by=known.partition_by)
+        where = (chosen.bus_url, prefix, line.url, chosen.partition or None)
+        target = Target(*where, shards=shards, partition_by=known.partition_by, missing=missing)
         options = publish_options(line.connector, known.schema, rows=known.defaults)
         publish.publish_rows(bus, target, line.file, options, chosen.turns)
 

@@ -1,8 +1,9 @@
-"""What a window's state and its stream come of, as hashes: equal in two projects exactly where one can go on with the other's.
+"""Lineages: hashes of all that determines a window's state or its stream. Equal in two projects exactly if one can continue with
+the state, or the stream, of the other.
 
 The hash of a project says whether two of them are the same; this says it window by window, so that a changed project can keep what
-did not change (`hotspare.flow.upgrade`). A window's state comes of what the window means and of the lineages of all that stand
-ahead of it. Its stream comes of the same and, where time plays a part, of the heartbeats: which tick causes an output depends
+did not change (`hotspare.flow.upgrade`). A window's state depends on what the window means and on the lineages of all windows
+ahead of it. Its stream depends on the same and, where time plays a part, on the heartbeats: which tick causes an output depends
 on how often there is one and on which topics have them.
 """
 

@@ -21,7 +21,7 @@ from hotspare.table.loops import hashing
 
 
 def folder() -> Path:
-    """Where numba keeps the machine code of `table.loops`, for this place of their source; it may not exist."""
+    """Returns the folder where numba keeps the machine code of `table.loops` for this place of their source; it may not exist."""
     found: Any = hashing.xxh64
     return Path(found.stats.cache_path)
 

@@ -21,7 +21,7 @@ from hotspare.stores.contract import Store
 
 
 class BlockCodec(Protocol):
-    """One message of an output topic from and to output rows: `hotspare.formats.arrow_block`."""
+    """Encodes output rows as a message of an output topic, and decodes it: `hotspare.formats.arrow_block`."""
 
     def encode(self, rows: pa.RecordBatch) -> bytes: ...
 

@@ -1,4 +1,4 @@
-"""Windows of people's own code, whatever its language: called for each event, it makes events (SPEC A36).
+"""Windows of user code, in any language: the code is called for each event, and makes events (SPEC A36).
 
 A language adds a folder in `windows/`, whose declaration has its name and an example.
 """

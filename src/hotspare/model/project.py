@@ -1,4 +1,4 @@
-"""What a project is: frozen data, the same whichever text it came from (law 5, SPEC A1-A7, A14-A26, A35, A41).
+"""A project as frozen data, the same whichever text it came from (law 5, SPEC A1-A7, A14-A26, A35, A41).
 
 Two projects are equal when they mean the same: places in the text do not take part in comparison. Nothing here has behaviour;
 `hotspare.projects.analysis` finds mistakes and `hotspare.projects.resolve` derives schemas, order and streams.
@@ -261,7 +261,7 @@ AS_MADE = Emission()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What every window has; `hotspare.windows` has one folder per type, whose declaration adds its own fields.
+    """The fields of every window; `hotspare.windows` has a folder per type, whose declaration adds its own.
 
     `schema` is None where it follows from the inputs and the text gives none.
 

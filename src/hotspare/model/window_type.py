@@ -1,4 +1,4 @@
-"""What a window type is to the model: its fields and their rules, both its texts, and what follows from it.
+"""The contract of a window type with the model: its fields and their rules, both its texts, and what follows from it.
 
 A type is a folder of `hotspare.windows`. Its `declaration.py` has a frozen dataclass of what projects say, and a `WindowType` of
 what that means; `operator.py` has what it does. `hotspare.windows.registry` lists the types, and the model names none.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hotspare.base.errors import Place
@@ -262,27 +262,28 @@ def _named_windows(query: ContinuousQuery, found: Mistakes) -> dict[str, Window]
 
 def _inputs(query: ContinuousQuery, windows: Mapping[str, Window], lost: set[str], found: Mistakes) -> dict[str, list[Edge]]:
     """Edges into each window, in order. Edges from windows that could not be read are left out, unknown ones complained about."""
-    inputs: dict[str, list[Edge]] = {name: [] for name in windows}
-    if len(query.edges) > EDGES_MAX:
-        found.add(query.place, f"query {query.name} has {len(query.edges)} edges, {EDGES_MAX} are allowed", "split the query")
-        return inputs
-    for edge in query.edges:
+    by_source: dict[str, dict[str, Edge]] = {name: {} for name in windows}
+    edges = query.edges
+    if len(edges) > EDGES_MAX:
+        found.add(query.place, f"query {query.name} has {len(edges)} edges, {EDGES_MAX} are allowed", "split the query")
+        edges = ()
+    for edge in edges:
         with found.about(WindowId(query.name, edge.target)):
-            if _is_input(edge, windows, lost, inputs, found):
-                inputs[edge.target].append(edge)
-    return inputs
+            if _is_input(edge, windows, lost, by_source, found):
+                by_source[edge.target][edge.source] = edge
+    return {name: list(inputs.values()) for name, inputs in by_source.items()}
 
 
 def _is_input(
-    edge: Edge, windows: Mapping[str, Window], lost: set[str], inputs: Mapping[str, Sequence[Edge]], found: Mistakes
+    edge: Edge, windows: Mapping[str, Window], lost: set[str], by_source: Mapping[str, Container[str]], found: Mistakes
 ) -> bool:
-    """Whether the edge is one more input of its target, whose `inputs` are known so far."""
+    """Whether the edge is one more input of its target. `by_source`: of each window the sources of the edges before this one."""
     if unknown := [name for name in dict.fromkeys((edge.source, edge.target)) if name not in windows]:
         for name in (name for name in unknown if name not in lost):
             hint = nearest(name, {**windows, **dict.fromkeys(lost)})
             found.add(edge.place, f"an edge names the unknown window {name!r}", hint)
         return False
-    if any(each.source == edge.source for each in inputs[edge.target]):
+    if edge.source in by_source[edge.target]:
         found.add(edge.place, f"there are two edges from {edge.source} to {edge.target}", "remove one of them")
         return False
     if edge.role in REFUSED_ROLES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -44,6 +44,7 @@ from hotspare.model.project import (
     Edge,
     Emission,
     Emit,
+    IndexType,
     Project,
     Publication,
     Resident,
@@ -56,7 +57,6 @@ from hotspare.model.project import (
 from hotspare.model.quality import Quality
 from hotspare.model.scripts import modules_from_yaml
 from hotspare.model.types import FieldType
-from hotspare.projects.surroundings import surroundings
 from hotspare.windows.registry import WINDOW_TYPES
 
 __all__ = ["dump", "load", "read"]
@@ -195,8 +195,9 @@ class _Reader(YamlValues):
         self.known(node, QUERY_KEYS, f"query {name}")
         windows = self.entries(node, "windows").values if "windows" in node.values else {}
         edges = tuple(self._edges(node.values.get("edges")))
-        shown = surroundings(windows, edges)
-        self.streams, self.alerting = shown.streams, shown.alerting
+        needing = _with_all_ahead({edge.source for edge in edges if _keeps_rows(windows.get(edge.target), edge.role)}, edges)
+        self.streams = frozenset(edge.source for edge in edges) - needing
+        self.alerting = _with_all_ahead({edge.source for edge in edges if _emits_new(windows.get(edge.target))}, edges)
         read_windows = [(window_name, self._window(WindowId(name, window_name), window)) for window_name, window in windows.items()]
         self.unreadable |= {WindowId(name, window_name) for window_name, window in read_windows if window is None}
         return ContinuousQuery(
@@ -338,3 +339,33 @@ class _Reader(YamlValues):
             (kind,) = written.values
             text = f"{kind} {self.text(written, kind)}"
         return read_quality(text, written.place, self.found)
+
+
+def _with_all_ahead(names: Set[str], edges: Sequence[Edge]) -> frozenset[str]:
+    """Returns these windows and all from which edges lead to one of them, directly or through others."""
+    sources: dict[str, list[str]] = {}
+    for edge in edges:
+        sources.setdefault(edge.target, []).append(edge.source)
+    found, waiting = set(names), list(names)
+    while waiting:
+        new = [name for name in sources.get(waiting.pop(), ()) if name not in found]
+        found.update(new)
+        waiting += new
+    return frozenset(found)
+
+
+def _keeps_rows(window: Node | None, role: str) -> bool:
+    """Whether a window, as written, relates the rows of its input as they are now, or keeps them in an index."""
+    window_type = WINDOW_TYPES.get(_text(window, "type"))
+    if window_type is None or role in window_type.related_roles:
+        return True
+    return window_type.keeps_input and INDEX_NAMES.get(_text(window, "index")) is not IndexType.EMPTY
+
+
+def _emits_new(window: Node | None) -> bool:
+    return _text(window, "emit") == Emit.NEW.value
+
+
+def _text(window: Node | None, key: str) -> str:
+    value = window.values.get(key) if isinstance(window, Entries) else None
+    return value.value.strip() if isinstance(value, Text) else ""

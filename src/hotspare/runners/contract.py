@@ -31,7 +31,7 @@ class HeadLike(Protocol):
     """Decoding and the stateless windows ahead of the first stateful one. Picklable; equal input gives equal output."""
 
     def __call__(self, raw: pa.RecordBatch, /) -> Sequence[pa.RecordBatch]:
-        """From `rows.batch.RAW_SCHEMA` to `rows.batch.decoded_schema`, rows in the same order. At least one batch;
+        """Decodes `rows.batch.RAW_SCHEMA` to `rows.batch.decoded_schema`, rows in the same order. At least one batch;
         several, of whole messages each, where one would be too large for Arrow."""
         ...
 

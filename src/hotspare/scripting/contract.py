@@ -74,7 +74,7 @@ class Moment:
 
 
 class SharedCode(ABC):
-    """What code of a project shares with other code of it (`scripting.shared`). CodeFailure where something fails."""
+    """The state that pieces of code of a project share (`scripting.shared`). CodeFailure if something fails."""
 
     @abstractmethod
     def get(self, name: str) -> tuple[Value, int]:

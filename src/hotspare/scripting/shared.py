@@ -1,8 +1,8 @@
-"""What the Lua code of a project shares (SPEC A38): properties, and snippets with what they keep.
+"""The state that the Lua code of a project shares (SPEC A38): properties, and snippets with their variables.
 
 A property that one window sets is seen by others: at the same event by those that are evaluated after it, by all from the next
 event on. So a project whose code shares anything is stepped one position after the other (`flow.step`), and what code finds does
-not depend on how the input is cut. Properties and snippets stand in a page of their own.
+not depend on how the input is cut. Properties and snippets have a page of their own.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def parse_manifest(text: bytes) -> Manifest:
 
 
 def _names_of(blob: Blob) -> tuple[str, str, str]:
-    """Where to look for a page that a manifest names, in this order: it may be hidden, or put back, meanwhile."""
+    """Returns the file names to try, in order, for a page of a manifest: a collector may hide it, or put it back, meanwhile."""
     return blob.hash, _HIDDEN + blob.hash, blob.hash
 
 

@@ -1,7 +1,7 @@
 """Cuts the bytes of a CSV file into rows, as `formats.csv.grammar` says, however they arrive.
 
-The same bytes give the same rows, so a publisher that was killed goes on at the end of any row. A quote that nobody closes would
-swallow the rest of the file; therefore a row that is still open after the grammar's limit, or at the end of the file, ends at its
+The same bytes give the same rows, so a publisher that was killed goes on at the end of any row. An unclosed quote would swallow
+the rest of the file; therefore a row that is still open after the grammar's limit, or at the end of the file, ends at its
 first line feed and becomes one bad event instead of many.
 """
 

@@ -1,7 +1,7 @@
-"""Publishers in people's own code: a function that is called again and again, and says which events it makes (SPEC I11).
+"""Publishers in user code: a function that is called repeatedly and returns the events that it makes (SPEC I11).
 
 The code is that of windows (`scripting`): a deterministic function of the calls before it, whose variables are kept. What they
-hold is written with the events of each call, so whoever takes over goes on with the next call, and nothing is made twice.
+hold is written with the events of each call, so an engine that takes over continues with the next call, and nothing is made twice.
 
 Python returns `{"events": an event or a list of them, "done": whether it was the last call}`. Lua calls `esp_inject` with an event
 or a list of them, or `esp_injectCsv` with rows, and returns true when it is done.

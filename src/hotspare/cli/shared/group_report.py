@@ -32,11 +32,10 @@ engine alone: `rows` since they were started there, `retry_in_ms` of one that fa
 that is `waiting` waits for that to pass. `bad_events` counts those that the engine computed since it started; the sequence of
 the stream `bad` counts all of the group. `unknown_members` counts, of the events that the engine looked at, those with a member
 that no field has; `near` is the field that may be meant, or null. `store_failure` says why the store cannot be asked for
-snapshots now.
-`newest_snapshot` is the newest that may be restored, with the engine that took it. `persisting` is the request for a snapshot
-that an engine works on, `persisted` what came of the newest one that is done. `application`, `task` and `executor` are those of
-Spark that host an engine, null of one that runs without (docs/scale.md). `switchover_asked` is the engine that a standing
-request names, "" for any. `is_running` is known for engines of this machine only.
+snapshots now. `newest_snapshot` is the newest that may be restored, with the engine that took it. `persisting` is the request
+for a snapshot that an engine works on, `persisted` what came of the newest one that is done. `application`, `task` and
+`executor` are those of Spark that host an engine, null of one that runs without (docs/scale.md). `switchover_asked` is the
+engine that a standing request names, "" for any. `is_running` is known for engines of this machine only.
 """
 
 from __future__ import annotations

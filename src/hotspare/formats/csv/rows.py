@@ -32,7 +32,7 @@ class RowPrefix(Enum):
 
 
 def rows_to_csv(batch: pa.RecordBatch, style: CsvStyle, prefix: RowPrefix = RowPrefix.EVENT) -> bytes:
-    """One line per row of a batch of `rows.batch.output_schema`, each with a line feed.
+    """Returns one line per row of a batch of `rows.batch.output_schema`, each with a line feed.
 
     Null is empty; an empty string or blob is `""`. Strings with commas, quotes, backslashes, line ends or outer blanks are
     quoted. Dates are seconds and stamps microseconds since 1970, money has 4 decimals, blobs are base64, arrays `[a;b;c]`.

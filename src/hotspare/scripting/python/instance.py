@@ -1,4 +1,4 @@
-"""Python as a language of people's code: the contract of `scripting.contract` over an interpreter.
+"""Python as a language of user code: the contract of `scripting.contract` over an interpreter.
 
 What a call changed before it failed is taken back: a bad event leaves nothing behind, and nothing that cannot be kept stays.
 """

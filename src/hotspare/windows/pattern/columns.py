@@ -28,12 +28,10 @@ from hotspare.table.strings import StringTable
 from hotspare.table.text_pieces import text_pieces
 from hotspare.windows.pattern.loops import pattern_logic as k
 from hotspare.windows.pattern.program import Asked, ColumnForm, EventColumn, PatternPlan
+from hotspare.windows.shared.event_time import event_times
 from hotspare.windows.shared.keyed import bad_events
 from hotspare.windows.shared.stateless import event_columns
 
-_DATE_UNIT_US = 1_000_000
-TIME_US_MAX = 2**61
-"""73,000 years: later and earlier times count as that."""
 _HIGHEST = np.int64(2**63 - 1)
 _CAUSES = [(str(each), each.sentence) for each in (BadReason.NOT_INSERT, BadReason.NULL_PATTERN_TIME)]
 
@@ -122,9 +120,7 @@ class EventColumns:
         if number not in self._times:
             return timeline.time_us[chunk.rank]
         place, type_ = self._times[number]
-        unit = _DATE_UNIT_US if type_ is FieldType.DATE else 1
-        farthest = TIME_US_MAX // unit
-        return np.clip(chunk.lanes[:, place], -farthest, farthest) * unit
+        return event_times(chunk, place, type_)
 
     def _evaluate(self, number: int, part: _Part, strings: StringTable) -> list[tuple[Int64s, Failures]]:
         """Fill the columns; rows that failed, with what they failed of."""

@@ -43,8 +43,8 @@ from hotspare.windows.pattern.loops import pattern_logic as k
 from hotspare.windows.pattern.loops.pattern import run_pattern, waiting_for
 from hotspare.windows.pattern.program import Asked, compile_patterns
 from hotspare.windows.shared.contract import SHARD_BITS, Applied, Clock, Input, Operator
+from hotspare.windows.shared.event_time import event_clock, idle_beats
 from hotspare.windows.shared.generated_keys import KeyMaker
-from hotspare.windows.shared.idle import event_clock, idle_beats
 from hotspare.windows.shared.keyed import bad_events
 from hotspare.windows.shared.stateless import event_columns
 

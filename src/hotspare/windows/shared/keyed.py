@@ -23,7 +23,7 @@ from hotspare.table.relation import KEEP_ALL, Change, Relation, Resolution, RowT
 from hotspare.table.strings import StringTable
 from hotspare.table.text_pieces import text_pieces
 from hotspare.windows.shared.contract import Applied, BadReason, Clock
-from hotspare.windows.shared.idle import event_clock, idle_beats
+from hotspare.windows.shared.event_time import event_clock, event_times, idle_beats
 from hotspare.windows.shared.stateless import deletes
 
 _KIND: dict[RetentionKind, int] = {
@@ -41,11 +41,8 @@ _REASON: dict[int, BadReason] = {
     int(k.REFUSED_NULL_GROUP): BadReason.NULL_GROUP,
 }
 _CAUSES = [(str(_REASON[why]), _REASON[why].sentence) for why in range(len(_REASON))]
-_DATE_UNIT_US = 1_000_000
 ROWS, CAME = "rows", "came"
 """Parts of a page: the rows of a window, and when the newest event was appended that tells the time."""
-EVENT_TIME_US_MAX = 2**61
-"""73,000 years: the difference of two such times is no overflow, whatever an event says."""
 
 
 def relation_of(schema: Schema, retention: Retention | None = None, given: Changelog = PUBLISHED) -> Relation:
@@ -123,13 +120,11 @@ class KeptRows:
         return Applied(change.chunk, refusals(change, change.given, self._schema, strings), change.until)
 
     def _row_time(self, page: Page, chunk: Chunk, timeline: Timeline) -> RowTime | None:
-        """Returns the event time of each row, None if retention does not go by it. Times beyond EVENT_TIME_US_MAX count as that."""
+        """Returns the event time of each row, None if retention does not go by it."""
         if self._retention is None or not self._retention.time_field:
             return None
         column = self._schema.index[self._retention.time_field]
-        unit = _DATE_UNIT_US if self._schema.fields[column].type is FieldType.DATE else 1
-        farthest = EVENT_TIME_US_MAX // unit
-        time_us, valid = np.clip(chunk.lanes[:, column], -farthest, farthest) * unit, np.ascontiguousarray(chunk.valid[:, column])
+        time_us, valid = event_times(chunk, column, self._schema.fields[column].type), np.ascontiguousarray(chunk.valid[:, column])
         if not self._idle_us:
             return RowTime(time_us, valid)
         tells_time = valid & ~deletes(chunk.opcode) & ~by_retention(chunk)

@@ -22,7 +22,8 @@ V = TypeVar("V")
 @dataclass
 class YamlValues:
     """Every method returns what it could read and leaves mistakes in `found`. `dialect`: that of expressions that say none.
-    `streams` and `alerting`: names of windows of the query that is being read, as `Surroundings` has them."""
+    `streams` and `alerting` are names of windows of the query that is being read: those behind which others are, none of which
+    keeps or relates rows, and those behind which, at any distance, one has `emit: new`."""
 
     found: Mistakes
     substitution: Substitution

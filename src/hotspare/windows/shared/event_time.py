@@ -1,4 +1,4 @@
-"""How event time advances while no event comes (`idle` of source windows), for pattern windows and for retention by a field.
+"""Event time, for pattern windows and for retention by a field: of each row, and while no event comes (`idle` of source windows).
 
 Event time is the newest time of all events of a window. Once the newest of them was appended `idle` ago, event time advances at
 heartbeats, as fast as append time; the next event sets it again. Append time and heartbeats are input, so every engine agrees.
@@ -8,9 +8,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotspare.rows.chunk import Int64s, Timeline
+from hotspare.model.types import FieldType
+from hotspare.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.table.loops.slots import UNSET
 from hotspare.windows.shared.contract import Clock
+
+EVENT_TIME_US_MAX = 2**61
+"""73,000 years: the difference of two such times is no overflow, whatever an event says."""
+_DATE_UNIT_US = 1_000_000
+
+
+def event_times(chunk: Chunk, column: int, type_: FieldType) -> Int64s:
+    """Returns int64[n], in microseconds, the time of each row in a column of this type, a date or a stamp. A time beyond
+    EVENT_TIME_US_MAX counts as that; what a null gives means nothing."""
+    unit_us = _DATE_UNIT_US if type_ is FieldType.DATE else 1
+    farthest = EVENT_TIME_US_MAX // unit_us
+    times_us: Int64s = np.clip(chunk.lanes[:, column], -farthest, farthest) * unit_us
+    return times_us
 
 
 def event_clock(idle_us: int) -> Clock:
