@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hotspare.adapters.files.cutters import RowCutter
 from hotspare.adapters.files.publisher import PublishOptions, publish_file
-from hotspare.adapters.files.row_cutter import RowCutter
 from hotspare.adapters.received import RowChoice, UpdateBlocks
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import MemoryBus

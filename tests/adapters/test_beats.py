@@ -9,7 +9,7 @@ import pytest
 
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.files.subscriber import Opening, SubscribeOptions, Until, subscribe_file
-from hotspare.adapters.topics.put_out import PutOut
+from hotspare.adapters.topics.publisher import PutOut
 from hotspare.bus.contract import CAUSE_HEADER, OUTPUTS_HEADER, TICK, Message, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.model.types import Schema

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
-from hotspare.adapters.esp.code_options import code_source
 from hotspare.adapters.esp.connector_mistakes import connector_mistakes
+from hotspare.adapters.esp.generated_options import code_source
 from hotspare.adapters.generated.publisher import publish_generated
 from hotspare.adapters.generated.steps import Course, GeneratedPosition
 from hotspare.base.errors import ProjectError, UsageError

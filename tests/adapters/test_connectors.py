@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.adapters.connector_standing import ConnectorStanding
-from hotspare.adapters.connectors import AFTER_FAILURE, ConnectorSet, ConnectorState
+from hotspare.adapters.connectors import AFTER_FAILURE, ConnectorSet, ConnectorStanding, ConnectorState
 from hotspare.adapters.esp.connector_options import connector_file, home_properties, publish_options, subscribe_options
 from hotspare.adapters.esp.socket_options import connector_address
 from hotspare.adapters.failover.subscriber_position import load_position

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hotspare.adapters.esp.connector_mistakes import connector_mistakes
 from hotspare.adapters.esp.connector_options import file_style, publish_options
 from hotspare.adapters.files.canonical import FileFormat, InsertOpcode, RowForm
-from hotspare.adapters.files.event_cutter import EventCutter, JsonCutter, XmlCutter
+from hotspare.adapters.files.cutters import EventCutter, JsonCutter, XmlCutter
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.files.publisher import PublishOptions, publish_file
 from hotspare.adapters.files.row_file import Growth

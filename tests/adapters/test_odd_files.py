@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
+from hotspare.adapters.files.cutters import LINE_BYTES_MAX
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, publish_file
-from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX
 from hotspare.adapters.files.row_file import Growth
 from hotspare.adapters.files.subscriber import SubscribeOptions, Until, subscribe_file
 from hotspare.base.errors import BusError, UsageError

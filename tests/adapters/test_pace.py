@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.adapters.pace import EventPace
+from hotspare.adapters.files.publisher import EventPace
 
 
 class Clock:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hotspare.adapters.files.cutters import LINE_BYTES_MAX, LineTooLong, RowCutter
 from hotspare.adapters.files.file_rows import Row
-from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong, RowCutter
 from hotspare.formats.csv.grammar import ROW_BYTES_MAX
 
 texts = st.lists(st.sampled_from([b"a", b",", b'"', b"\n", b"\\", b" ", b"\r\n", b'x,"', b'"y']), max_size=30).map(b"".join)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hotspare.base.errors import BusError
 from hotspare.formats import arrow_block
-from hotspare.formats.arrow_plain import beginning
+from hotspare.formats.arrow_block import beginning
 from hotspare.formats.csv.decode import DecodedRows
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from tests.formats.bad_rows import listed

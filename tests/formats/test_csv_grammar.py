@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.adapters.files.canonical import RowForm
-from hotspare.adapters.files.row_cutter import RowCutter
+from hotspare.adapters.files.cutters import RowCutter
 from hotspare.formats.csv.grammar import grammar, is_blank, quoted
 from hotspare.formats.csv.split import TextLayout, split
 from hotspare.rows.bad_reasons import RowReason

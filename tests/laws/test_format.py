@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from hotspare.adapters.connectors import ConnectorSet, ConnectorState
 from hotspare.adapters.esp.connector_options import file_style, publish_options
 from hotspare.adapters.esp.topic_options import topic_publish_options, topic_send_options
+from hotspare.adapters.files.cutters import rows_of_text
 from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.files.publisher import publish_file
-from hotspare.adapters.files.row_cutter import rows_of_text
 from hotspare.adapters.topics.publisher import publish_topic
 from hotspare.base.errors import ProjectError
 from hotspare.bus.contract import FORMAT_HEADER, Bus, Message, Outgoing, Partition

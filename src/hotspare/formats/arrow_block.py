@@ -1,6 +1,14 @@
 """A block of events as one message: an Arrow IPC stream.
 
 Outputs are published so, exactly; input may come so too, with columns opcode and flags and the fields by name.
+
+A writer writes the same columns again and again, and the first bytes of a block define them. So these are parsed once; of each
+block that begins with the same bytes, only its one batch of rows is read (`_plain_block`). A block that is unusual in any way is
+read in full (`_block`), which reports what is wrong with it. Both paths give the same rows.
+
+A small message must not take any amount of memory, so what a block takes is computed before it is unpacked. Arrow's readers unpack
+compressed buffers unasked; the flag is read from the message's flatbuffer here. Dictionaries and views may name one long text in
+every row; their sizes are summed before the texts are written out.
 """
 
 from __future__ import annotations
@@ -8,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +24,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.base.errors import BusError
-from hotspare.formats.arrow_packed import is_packed, text_bytes
-from hotspare.formats.arrow_plain import END_OF_STREAM, beginning, columns_of, is_plain, rows_behind
 from hotspare.formats.csv.decode import DecodedRows, kept_rows
 from hotspare.formats.csv.lines import numbered
 from hotspare.formats.json.plain import meta_names
@@ -38,12 +44,21 @@ TEXT_BYTES_MIN, TEXT_FACTOR_MAX = 64 * 1024, 128
 may have `TEXT_BYTES_MIN` in any case."""
 READ_BYTES_MAX = 256 * 1024 * 1024
 """Limit on what the batches of a block stand for, each with its dictionaries: the reader goes through them again for each batch."""
+_BEGIN_BYTES_MAX = 16 * 1024
+"""The limit on beginnings that are remembered; longer ones are parsed each time."""
+_BEGINNINGS_MAX = 64
+_MARK = b"\xff\xff\xff\xff"
+_END_OF_STREAM = _MARK + b"\0\0\0\0"
+_ROWS_MESSAGE = "record batch"
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+_HEADER_TYPE, _HEADER, _DATA, _COMPRESSION = 1, 2, 1, 3
+"""Numbers of members, as Arrow's Message.fbs has them: of Message, of DictionaryBatch, of RecordBatch."""
 
 
 def encode(rows: pa.RecordBatch) -> bytes:
     """The batch as an Arrow IPC stream."""
-    if all(map(is_plain, rows.schema.types)):  # else dictionaries stand before the rows
-        return b"".join((rows.schema.serialize(), rows.serialize(), END_OF_STREAM))
+    if all(map(_is_plain, rows.schema.types)):  # else dictionaries stand before the rows
+        return b"".join((rows.schema.serialize(), rows.serialize(), _END_OF_STREAM))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)
@@ -53,106 +68,6 @@ def encode(rows: pa.RecordBatch) -> bytes:
 def decode(value: bytes) -> pa.RecordBatch:
     """What `encode` wrote; BusError where the value is anything else, however damaged."""
     return _read(value, None)
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """The columns that count: one for each field, and the names that those of opcode and flags may have."""
-
-    fields: list[pa.Field]
-    opcode: tuple[str, str]
-    flags: tuple[str, str]
-
-    @classmethod
-    def of(cls, schema: Schema) -> _Wanted:
-        opcode, flags = ((name, f"hs:{name.removeprefix('hs:')}") for name in meta_names(schema))
-        return cls(arrow_fields(schema), opcode, flags)
-
-    @cached_property
-    def types(self) -> tuple[tuple[str, pa.DataType], ...]:
-        return tuple((field.name, field.type) for field in self.fields)
-
-    def places(self, schema: pa.Schema) -> list[int]:
-        """Where they are. BusError where one is missing, or holds no single values: it could be any number of columns."""
-        found = [_place_of_numbers(schema, names) for names in (self.opcode, self.flags)]
-        return [*(_place_of(schema, field) for field in self.fields), *(place for place in found if place is not None)]
-
-
-def _read(value: bytes, wanted: _Wanted | None) -> pa.RecordBatch:
-    """The columns that are wanted, or all; what else is in the block is not looked at."""
-    try:
-        if is_packed(value):
-            raise BusError("the buffers of a block are packed", hint="write Arrow blocks without compression")
-        source = pa.BufferReader(value)
-        with pa.ipc.open_stream(source, options=_options(value, wanted)) as reader:
-            batches, schema = list(_validated(reader, len(value))), reader.schema
-        if source.tell() < len(value):
-            raise BusError("more follows after a block", detail=f"it ends at byte {source.tell()} of {len(value)}")
-        if len(batches) == 1:
-            return batches[0]
-        arrays = [c.combine_chunks() for c in pa.Table.from_batches(batches, schema).columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-    except (pa.ArrowException, OSError, ValueError, KeyError, struct.error) as error:
-        first_line = str(error).partition("\n")[0]
-        raise BusError(
-            "a message is no Arrow block", detail=first_line, hint="the topic may hold messages of another format"
-        ) from None
-
-
-def _options(value: bytes, wanted: _Wanted | None) -> pa.ipc.IpcReadOptions:
-    with pa.ipc.open_stream(value) as reader:
-        schema, _ = reader.schema, reader.schema.names  # names that are no UTF-8 show here
-    return pa.ipc.IpcReadOptions(included_fields=sorted(wanted.places(schema)) if wanted is not None else [])
-
-
-def _place_of(schema: pa.Schema, field: pa.Field) -> int:
-    place = _place(schema, field.name)
-    if place is None:
-        raise BusError(f"a block lacks the column {field.name}")
-    type_ = schema.field(place).type
-    while pa.types.is_dictionary(type_) or isinstance(type_, pa.BaseExtensionType):
-        type_ = type_.value_type if pa.types.is_dictionary(type_) else type_.storage_type
-    if pa.types.is_nested(type_) and not (pa.types.is_list(field.type) and _lists_numbers(type_)):
-        raise _unfit(schema.field(place).type, field)
-    return place
-
-
-def _lists_numbers(type_: pa.DataType) -> bool:
-    """Whether each row has elements of its own, all of them numbers: no row is larger than its bytes in the block."""
-    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
-    return bool(is_list and (pa.types.is_integer(type_.value_type) or pa.types.is_floating(type_.value_type)))
-
-
-def _place_of_numbers(schema: pa.Schema, names: Sequence[str]) -> int | None:
-    place = next((place for name in names if (place := _place(schema, name)) is not None), None)
-    if place is not None and not pa.types.is_integer(schema.field(place).type):
-        column = schema.field(place)
-        raise BusError(f"column {column.name} of a block is {column.type}, an integer is expected")
-    return place
-
-
-def _validated(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.RecordBatch]:
-    """The batches of a value of `size` bytes, as far as they are small enough."""
-    rows, rows_max, read = 0, min(BLOCK_ROWS_MAX, size), 0
-    for batch in reader:
-        rows += batch.num_rows
-        if rows > rows_max:
-            raise BusError(f"a block has {rows} rows, {rows_max} are allowed")
-        batch.validate(full=True)
-        read += batch.nbytes
-        if read > READ_BYTES_MAX:
-            raise BusError(f"the batches of a block have more than {READ_BYTES_MAX} bytes with the dictionaries of each")
-        yield batch
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """The events of one message, a column per field. Opcodes and flags are absent where the block has none: all are as usual."""
-
-    columns: list[pa.Array]
-    rows: int
-    opcode: Int64s | None
-    flags: Int64s | None
 
 
 def events_of(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
@@ -188,21 +103,225 @@ def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Sche
     return rows, BadRows.joined([BadRows.of(unread), refused])
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """The columns that count: one for each field, and the names that those of opcode and flags may have."""
+
+    fields: list[pa.Field]
+    opcode: tuple[str, str]
+    flags: tuple[str, str]
+
+    @classmethod
+    def of(cls, schema: Schema) -> _Wanted:
+        opcode, flags = ((name, f"hs:{name.removeprefix('hs:')}") for name in meta_names(schema))
+        return cls(arrow_fields(schema), opcode, flags)
+
+    @cached_property
+    def types(self) -> tuple[tuple[str, pa.DataType], ...]:
+        return tuple((field.name, field.type) for field in self.fields)
+
+    def places(self, schema: pa.Schema) -> list[int]:
+        """Where they are. BusError where one is missing, or holds no single values: it could be any number of columns."""
+        found = [_place_of_numbers(schema, names) for names in (self.opcode, self.flags)]
+        return [*(_place_of(schema, field) for field in self.fields), *(place for place in found if place is not None)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The events of one message, a column per field. Opcodes and flags are absent where the block has none: all are as usual."""
+
+    columns: list[pa.Array]
+    rows: int
+    opcode: Int64s | None
+    flags: Int64s | None
+
+
 def _plain_block(value: bytes, wanted: _Wanted) -> _Block | None:
-    """By the short way; None where the long one is to be gone."""
+    """Reads a block on the fast path; None if it has to be read in full."""
     begin = beginning(value)
-    known = None if begin is None else columns_of(begin, wanted.types, wanted.opcode, wanted.flags)
-    batch = None if begin is None or known is None else rows_behind(value, begin, known)
+    known = None if begin is None else _known_columns(begin, wanted.types, wanted.opcode, wanted.flags)
+    batch = None if begin is None or known is None else _rows_behind(value, begin, known)
     if batch is None or known is None or batch.num_rows > min(BLOCK_ROWS_MAX, len(value)) or batch.nbytes > READ_BYTES_MAX:
         return None
     opcode, flags = (None if place is None else _as_numbers(batch.column(place)) for place in (known.opcode, known.flags))
     return _Block([batch.column(place) for place in known.places], batch.num_rows, opcode, flags)
 
 
+def beginning(value: bytes) -> bytes | None:
+    """Returns the part of an Arrow IPC stream that defines its columns; None if it does not begin as usual."""
+    if len(value) < 8 or value[:4] != _MARK:
+        return None
+    size = 8 + int(struct.unpack_from("<i", value, 4)[0])
+    return value[:size] if 8 < size <= min(len(value), _BEGIN_BYTES_MAX) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownColumns:
+    """The columns of blocks with one beginning: `places` of the fields, in their order, and of opcode and flags if they exist."""
+
+    schema: pa.Schema
+    places: tuple[int, ...]
+    opcode: int | None
+    flags: int | None
+
+
+@lru_cache(maxsize=_BEGINNINGS_MAX)
+def _known_columns(
+    begin: bytes, fields: tuple[tuple[str, pa.DataType], ...], opcode: tuple[str, str], flags: tuple[str, str]
+) -> _KnownColumns | None:
+    """Returns None unless every column has plain values, and a name of its own, and those of the fields have exactly their types:
+    then nothing has to be converted, and no two rows share what they hold."""
+    try:
+        with pa.ipc.open_stream(begin) as reader:
+            schema, names = reader.schema, reader.schema.names
+    except (pa.ArrowException, OSError, EOFError, ValueError):
+        return None
+    if len(set(names)) < len(names) or not all(map(_is_plain, schema.types)):
+        return None
+    places = {name: place for place, name in enumerate(names)}
+    if any(name not in places or schema.types[places[name]] != type_ for name, type_ in fields):
+        return None
+    meta = [next((places[name] for name in each if name in places), None) for each in (opcode, flags)]
+    if any(place is not None and not pa.types.is_integer(schema.types[place]) for place in meta):
+        return None
+    return _KnownColumns(schema, tuple(places[name] for name, _ in fields), *meta)
+
+
+def _rows_behind(value: bytes, begin: bytes, columns: _KnownColumns) -> pa.RecordBatch | None:
+    """Returns the one batch of a block; None if it has another number of batches, is packed or damaged, or something follows it."""
+    try:
+        at = len(begin)
+        message = pa.ipc.read_message(pa.py_buffer(value)[at:])
+        body = message.body
+        end = at + 8 + int(struct.unpack_from("<i", value, at + 4)[0]) + (0 if body is None else body.size)
+        is_usual = message.type == _ROWS_MESSAGE and value[at : at + 4] == _MARK and value[end : end + 9] in (_END_OF_STREAM, b"")
+        if not is_usual or _is_packed_batch(message.metadata.to_pybytes()):
+            return None
+        batch = pa.ipc.read_record_batch(message, columns.schema)
+        batch.validate(full=True)
+    except (pa.ArrowException, OSError, EOFError, ValueError, KeyError, struct.error):
+        return None
+    return batch
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    """Whether each row of a column has a value of its own, which does not consist of others."""
+    return bool(
+        pa.types.is_primitive(type_) or pa.types.is_boolean(type_) or pa.types.is_string(type_) or pa.types.is_binary(type_)
+    )
+
+
 def _block(batch: pa.RecordBatch, wanted: _Wanted, size: int) -> _Block:
     columns = _columns(batch, wanted.fields, size)
     opcode, flags = (_numbers(batch, names) for names in (wanted.opcode, wanted.flags))
     return _Block(columns, batch.num_rows, opcode, flags)
+
+
+def _read(value: bytes, wanted: _Wanted | None) -> pa.RecordBatch:
+    """The columns that are wanted, or all; what else is in the block is not looked at."""
+    try:
+        if _is_packed(value):
+            raise BusError("the buffers of a block are packed", hint="write Arrow blocks without compression")
+        source = pa.BufferReader(value)
+        with pa.ipc.open_stream(source, options=_options(value, wanted)) as reader:
+            batches, schema = list(_validated(reader, len(value))), reader.schema
+        if source.tell() < len(value):
+            raise BusError("more follows after a block", detail=f"it ends at byte {source.tell()} of {len(value)}")
+        if len(batches) == 1:
+            return batches[0]
+        arrays = [c.combine_chunks() for c in pa.Table.from_batches(batches, schema).columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    except (pa.ArrowException, OSError, ValueError, KeyError, struct.error) as error:
+        first_line = str(error).partition("\n")[0]
+        raise BusError(
+            "a message is no Arrow block", detail=first_line, hint="the topic may hold messages of another format"
+        ) from None
+
+
+def _options(value: bytes, wanted: _Wanted | None) -> pa.ipc.IpcReadOptions:
+    with pa.ipc.open_stream(value) as reader:
+        schema, _ = reader.schema, reader.schema.names  # names that are no UTF-8 show here
+    return pa.ipc.IpcReadOptions(included_fields=sorted(wanted.places(schema)) if wanted is not None else [])
+
+
+def _validated(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.RecordBatch]:
+    """The batches of a value of `size` bytes, as far as they are small enough."""
+    rows, rows_max, read = 0, min(BLOCK_ROWS_MAX, size), 0
+    for batch in reader:
+        rows += batch.num_rows
+        if rows > rows_max:
+            raise BusError(f"a block has {rows} rows, {rows_max} are allowed")
+        batch.validate(full=True)
+        read += batch.nbytes
+        if read > READ_BYTES_MAX:
+            raise BusError(f"the batches of a block have more than {READ_BYTES_MAX} bytes with the dictionaries of each")
+        yield batch
+
+
+def _place(schema: pa.Schema, name: str) -> int | None:
+    """Where the column of that name is; BusError where it stands there several times, as nothing says which is meant."""
+    places = schema.get_all_field_indices(name)
+    if len(places) > 1:
+        raise BusError(f"a block has {len(places)} columns {name}")
+    return int(places[0]) if places else None
+
+
+def _place_of(schema: pa.Schema, field: pa.Field) -> int:
+    place = _place(schema, field.name)
+    if place is None:
+        raise BusError(f"a block lacks the column {field.name}")
+    type_ = schema.field(place).type
+    while pa.types.is_dictionary(type_) or isinstance(type_, pa.BaseExtensionType):
+        type_ = type_.value_type if pa.types.is_dictionary(type_) else type_.storage_type
+    if pa.types.is_nested(type_) and not (pa.types.is_list(field.type) and _lists_numbers(type_)):
+        raise _unfit(schema.field(place).type, field)
+    return place
+
+
+def _lists_numbers(type_: pa.DataType) -> bool:
+    """Whether each row has elements of its own, all of them numbers: no row is larger than its bytes in the block."""
+    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+    return bool(is_list and (pa.types.is_integer(type_.value_type) or pa.types.is_floating(type_.value_type)))
+
+
+def _place_of_numbers(schema: pa.Schema, names: Sequence[str]) -> int | None:
+    place = next((place for name in names if (place := _place(schema, name)) is not None), None)
+    if place is not None and not pa.types.is_integer(schema.field(place).type):
+        column = schema.field(place)
+        raise BusError(f"column {column.name} of a block is {column.type}, an integer is expected")
+    return place
+
+
+def _columns(batch: pa.RecordBatch, fields: list[pa.Field], size: int) -> list[pa.Array]:
+    """Of a block of `size` bytes."""
+    columns = [batch.column(field.name) for field in fields]
+    text = sum(map(_text_bytes, columns))
+    allowed = min(TEXT_BYTES_MAX, max(TEXT_BYTES_MIN, TEXT_FACTOR_MAX * size))
+    if text > allowed:
+        raise BusError(f"the texts of a block of {size} bytes have {text} bytes written out, {allowed} are allowed")
+    return [_cast(column, field) for field, column in zip(fields, columns, strict=True)]
+
+
+def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    if column.type == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError):
+        raise _unfit(column.type, field) from None
+
+
+def _unfit(type_: pa.DataType, field: pa.Field) -> BusError:
+    return BusError(f"column {field.name} of a block is {type_}, {field.type} is expected")
+
+
+def _numbers(batch: pa.RecordBatch, names: Sequence[str]) -> Int64s | None:
+    place = _place_of_numbers(batch.schema, names)
+    return None if place is None else _as_numbers(batch.column(place))
+
+
+def _as_numbers(column: pa.Array) -> Int64s:
+    return np.asarray(column.fill_null(0).cast(pa.int64(), safe=False).to_numpy(), np.int64)
 
 
 def _judged(blocks: list[_Block], messages: Int64s) -> tuple[DecodedRows, BadRows]:
@@ -237,41 +356,69 @@ def _refused(at: Rows, message: Int64s, index: npt.NDArray[np.int32], opcode: In
     return BadRows(message[at], index[at].astype(np.int64), reason, sentence, text)
 
 
-def _place(schema: pa.Schema, name: str) -> int | None:
-    """Where the column of that name is; BusError where it stands there several times, as nothing says which is meant."""
-    places = schema.get_all_field_indices(name)
-    if len(places) > 1:
-        raise BusError(f"a block has {len(places)} columns {name}")
-    return int(places[0]) if places else None
+def _is_packed(value: bytes) -> bool:
+    """Whether an Arrow IPC stream has packed buffers. Raises ArrowInvalid or struct.error if it is damaged."""
+    return any(_is_packed_batch(message.metadata.to_pybytes()) for message in pa.ipc.MessageReader.open_stream(value))
 
 
-def _columns(batch: pa.RecordBatch, fields: list[pa.Field], size: int) -> list[pa.Array]:
-    """Of a block of `size` bytes."""
-    columns = [batch.column(field.name) for field in fields]
-    text = sum(map(text_bytes, columns))
-    allowed = min(TEXT_BYTES_MAX, max(TEXT_BYTES_MIN, TEXT_FACTOR_MAX * size))
-    if text > allowed:
-        raise BusError(f"the texts of a block of {size} bytes have {text} bytes written out, {allowed} are allowed")
-    return [_cast(column, field) for field, column in zip(fields, columns, strict=True)]
+def _is_packed_batch(table: bytes) -> bool:
+    """Whether one message has packed buffers, by its metadata."""
+    root = _followed(table, 0)
+    kind_at, header_at = _member(table, root, _HEADER_TYPE), _member(table, root, _HEADER)
+    kind = table[kind_at] if 0 < kind_at < len(table) else 0
+    if not header_at or kind not in (_DICTIONARY_BATCH, _RECORD_BATCH):
+        return False
+    batch = _followed(table, header_at)
+    if kind == _DICTIONARY_BATCH:
+        data_at = _member(table, batch, _DATA)
+        if not data_at:
+            return False
+        batch = _followed(table, data_at)
+    return _member(table, batch, _COMPRESSION) != 0
 
 
-def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
-    if column.type == field.type:
-        return column
-    try:
-        return column.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError):
-        raise _unfit(column.type, field) from None
+def _followed(table: bytes, at: int) -> int:
+    return at + int(struct.unpack_from("<I", table, at)[0])
 
 
-def _unfit(type_: pa.DataType, field: pa.Field) -> BusError:
-    return BusError(f"column {field.name} of a block is {type_}, {field.type} is expected")
+def _member(table: bytes, at: int, number: int) -> int:
+    """Returns the place of a member of the table at `at`; 0 if it is absent."""
+    layout = at - int(struct.unpack_from("<i", table, at)[0])
+    if not 0 <= layout < len(table):
+        raise struct.error("a table's layout lies outside")
+    size = struct.unpack_from("<H", table, layout)[0]
+    place = 4 + 2 * number
+    offset = struct.unpack_from("<H", table, layout + place)[0] if place + 2 <= size else 0
+    return at + int(offset) if offset else 0
 
 
-def _numbers(batch: pa.RecordBatch, names: Sequence[str]) -> Int64s | None:
-    place = _place_of_numbers(batch.schema, names)
-    return None if place is None else _as_numbers(batch.column(place))
+def _text_bytes(column: pa.Array) -> int:
+    """Returns the bytes of text of a validated column whose rows may share texts, each written out; 0 if each row has its own."""
+    return int(_text_sizes(column).sum()) if _is_shared(column) else 0
 
 
-def _as_numbers(column: pa.Array) -> Int64s:
-    return np.asarray(column.fill_null(0).cast(pa.int64(), safe=False).to_numpy(), np.int64)
+def _is_shared(column: pa.Array) -> bool:
+    if isinstance(column, pa.ExtensionArray):
+        return _is_shared(column.storage)
+    return pa.types.is_dictionary(column.type) or _is_view(column.type)
+
+
+def _is_view(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(type_) or pa.types.is_binary_view(type_))
+
+
+def _text_sizes(column: pa.Array) -> Int64s:
+    """Returns the byte length of each row's text; 0 for null."""
+    if isinstance(column, pa.ExtensionArray):
+        return _text_sizes(column.storage)
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_dictionary(column.type):
+        words = np.append(_text_sizes(column.dictionary), 0)
+        return np.where(valid, words[column.indices.fill_null(0).to_numpy()], 0)
+    if _is_view(column.type):
+        views = column.buffers()[1]
+        lengths = np.frombuffer(views, np.int32)[0::4] if views is not None else np.zeros(0, np.int32)
+        return np.where(valid, lengths[column.offset : column.offset + len(column)], 0).astype(np.int64)
+    if isinstance(column, pa.StringArray | pa.LargeStringArray | pa.BinaryArray | pa.LargeBinaryArray):
+        return np.asarray(pc.binary_length(column).fill_null(0).to_numpy(), np.int64)
+    return np.zeros(len(column), np.int64)

@@ -10,7 +10,9 @@ Where a project is divided, rows go to several partitions, each of which has mes
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,16 +22,73 @@ from hotspare.adapters.failover.source_position import SourcePosition
 from hotspare.adapters.failover.spread_source import Piece, SpreadSource
 from hotspare.adapters.failover.topic_count import TopicCount
 from hotspare.adapters.files.canonical import FileFormat, RowForm
-from hotspare.adapters.files.envelope import hint_of_envelope
 from hotspare.adapters.files.file_rows import FileRows
 from hotspare.adapters.files.first_members import FirstMembers
 from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_file import Growth, RowFile
 from hotspare.adapters.files.row_routing import RowRouting
-from hotspare.adapters.pace import EventPace
 from hotspare.adapters.time_texts import FirstStamps
 from hotspare.base.errors import BusError, UsageError
 from hotspare.bus.contract import Bus, Partition
+
+_GROUP_S = 0.005
+"""Events due within this time go out together, so that a high rate does not become as many transactions."""
+
+
+class EventPace:
+    """Event k is due at k / rate seconds after the first. `rate` 0 means as fast as possible. `clock` gives seconds."""
+
+    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._begin_s = clock()
+        self._sent = 0
+
+    def due(self, events_max: int) -> int:
+        """How many events may go out now, at most `events_max`."""
+        if not self._rate:
+            return events_max
+        return min(events_max, int((self._clock() - self._begin_s) * self._rate) + 1 - self._sent)
+
+    def wait_s(self) -> float:
+        """How long until more are due."""
+        if not self._rate:
+            return 0.0
+        next_s = self._begin_s + self._sent / self._rate - self._clock()
+        return max(next_s, _GROUP_S if self._rate * _GROUP_S > 1 else 0.0)
+
+    def sent(self, events: int) -> None:
+        self._sent += events
+
+    def restart(self) -> None:
+        """Begin a new schedule: nothing was there to send, and that is not to be made up for."""
+        self._begin_s = self._clock()
+        self._sent = 0
+
+
+_ROWS = ("before", "after")
+_HINT = (
+    "it is a change record of Debezium: give the source window {fields}, and make rows of them in a functional window "
+    "(docs/windows/functional.md)"
+)
+
+
+def hint_of_envelope(event: bytes) -> str:
+    """Returns what to do with an event that is a change record; "" for any other."""
+    try:
+        members = json.loads(event)
+    except (ValueError, RecursionError):
+        return ""
+    if _is_envelope(members):
+        return _HINT.format(fields="the string fields op, before and after")
+    if isinstance(members, dict) and _is_envelope(members.get("payload")):
+        return _HINT.format(fields="the string field payload")
+    return ""
+
+
+def _is_envelope(members: object) -> bool:
+    return isinstance(members, dict) and "op" in members and any(name in members for name in _ROWS)
+
 
 BLOCK_ROWS_DEFAULT = 256
 BLOCK_ROWS_MAX = 65_536

@@ -11,8 +11,8 @@ import numpy as np
 from hotspare.adapters.failover.source_position import CHECK_BYTES_MAX, digest_of
 from hotspare.adapters.files.block_rows import file_of_rows
 from hotspare.adapters.files.canonical import FileFormat, RowForm
+from hotspare.adapters.files.cutters import LINE_BYTES_MAX, LineTooLong
 from hotspare.adapters.files.file_rows import FileRows, text_bounds
-from hotspare.adapters.files.row_cutter import LINE_BYTES_MAX, LineTooLong
 from hotspare.adapters.files.source_bytes import PlainBytes, is_compressed, open_bytes
 from hotspare.base.errors import UsageError
 from hotspare.formats.csv.grammar import BYTE_ORDER_MARK, is_blank

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hotspare.adapters.files.canonical import FlagColumn, OpcodeColumn, RowForm
-from hotspare.adapters.files.row_cutter import rows_of_text
+from hotspare.adapters.files.cutters import rows_of_text
 from hotspare.adapters.generated.steps import Course, GeneratedPosition, MadeStep
 from hotspare.base.errors import UsageError
 from hotspare.formats.csv.grammar import quoted

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hotspare.adapters.files.canonical import FileFormat, FlagColumn, InsertOpcode, RowForm
-from hotspare.adapters.files.row_cutter import rows_of_text
+from hotspare.adapters.files.cutters import rows_of_text
 from hotspare.adapters.topics.schemas import FramedAvro, Schemas
 from hotspare.base.errors import UsageError
 from hotspare.formats.avro_datum import datum_container

@@ -12,25 +12,123 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Protocol, TypeVar
 
+import numpy as np
+import pyarrow as pa
+
 from hotspare.adapters.failover.patience import Patience, StopAsked
+from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition
 from hotspare.adapters.failover.spread_source import Piece
 from hotspare.adapters.failover.topic_count import TopicCount
 from hotspare.adapters.files.first_members import FirstMembers
+from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.files.row_blocks import pieces, topic_partitions
 from hotspare.adapters.files.row_routing import RowRouting
+from hotspare.adapters.received import RowChoice, UpdateBlocks, ends_in_update
 from hotspare.adapters.time_texts import FirstStamps
 from hotspare.adapters.topics.form import TopicForm
-from hotspare.adapters.topics.position import LostOffsets, OnLost, StartAt, TopicPosition, begun, chunks
-from hotspare.adapters.topics.put_out import PutOut, is_output
-from hotspare.adapters.topics.source import TopicSource
+from hotspare.adapters.topics.position import LostOffsets, OnLost, StartAt, TopicPosition, begun, chunks, decoded
 from hotspare.base.errors import BusError, PositionLost, UsageError
-from hotspare.bus.contract import Bus, Message, Partition
+from hotspare.bus.contract import OUTPUTS_HEADER, Bus, Message, Partition
 from hotspare.bus.topic_reader import Arrived, TopicReader
+from hotspare.formats.csv.rows import CsvStyle, row_texts
+from hotspare.model.events import Flag
+from hotspare.model.types import Schema
 from hotspare.rows.batch import MessageFormat
+
+
+@dataclass(slots=True)
+class _Part:
+    source: PublishedSource
+    position: TopicPosition | None
+
+
+class TopicSource:
+    """`look` comes before all else. Not thread-safe; all calls raise what `Bus` raises. `append` raises what `count` raises."""
+
+    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, count: TopicCount | None = None) -> None:
+        self._bus = bus
+        self._count = count
+        self._partitions = partitions
+        self._name = name
+        self._parts: list[_Part] = []
+
+    def look(self) -> TopicPosition | None:
+        """What is brought in; None where nothing ever was."""
+        self._parts = [self._part(each) for each in self._partitions]
+        return self._parts[0].position
+
+    def _part(self, partition: Partition) -> _Part:
+        source = PublishedSource(self._bus, partition, self._name)
+        return _Part(source, decoded(source.look(), self._name))
+
+    def lacks(self, number: int, partition: int, offset: int) -> bool:
+        """Whether the message that stands there, and belongs to this partition of the inbound topic, has yet to be written."""
+        known = self._parts[number].position
+        return known is None or not known.holds(partition, offset)
+
+    def ahead(self, partition: int, offset: int) -> dict[int, int]:
+        """Returns, for each shard whose rows of messages from `offset` on are partly written, the offset before which they are."""
+        known = {number: part.position.offsets.get(partition, 0) for number, part in enumerate(self._parts) if part.position}
+        return {number: at for number, at in known.items() if at > offset}
+
+    def append(self, pieces: Sequence[Sequence[Piece]], done: TopicPosition, message_format: bytes) -> bool:
+        """Write what each partition gets, then note `done` at the first one. False where the inbound topic holds more of the source
+        than is known here, UnknownResult where no answer came: look again."""
+        if self._count is not None:
+            self._count.check()
+        for number in (*range(1, len(self._parts)), 0):
+            part, mine = self._parts[number], pieces[number]
+            if number and not mine:
+                continue
+            reached = done if part.position is None else done.joined(part.position)
+            last = reached.encoded()
+            positions = [*(SourcePosition(last.published_bytes) for _ in mine[:-1]), last]
+            if not part.source.append([piece.value for piece in mine], positions, message_format):
+                return False
+            part.position = reached
+        if self._count is not None and any(pieces):
+            self._count.appended()
+        return True
+
+
+_ONE_ROW = RowChoice(updates=UpdateBlocks.COLLAPSED)
+
+
+def is_output(message: Message) -> bool:
+    """Whether an engine put it out. It says itself how it is written."""
+    return message.header(OUTPUTS_HEADER) is not None
+
+
+class PutOut:
+    """Outputs to rows of CSV, for a source window of this schema."""
+
+    def __init__(self, schema: Schema | None, topic: str) -> None:
+        self._schema = schema
+        self._topic = topic
+
+    def cut(self, message: Message, open_updates: frozenset[int], partition: int) -> tuple[Sequence[bytes], frozenset[int]]:
+        """The rows of a message, and the partitions in which an update is open behind it. BusError where it is of another schema,
+        UsageError where none is known."""
+        rows = self._rows.decode([message])
+        if not len(rows):
+            return [], open_updates
+        chosen = _ONE_ROW.apply(rows, update_open=int(partition in open_updates))
+        place = chosen.schema.get_field_index("hs:flags")
+        plain = chosen.set_column(place, chosen.schema.field(place), pa.array(np.full(len(chosen), Flag.NORMAL, np.uint8)))
+        texts = [text.encode() for text in row_texts(plain, CsvStyle.EXACT)]
+        return texts, open_updates | {partition} if ends_in_update(rows) else open_updates - {partition}
+
+    @cached_property
+    def _rows(self) -> OutputRows:
+        if self._schema is None:
+            what = f"topic {self._topic} holds outputs of a project, whose fields are not known"
+            raise UsageError(what, hint="name the file of the project that reads them with --project")
+        return OutputRows(FileStyle(), self._schema)
+
 
 _T = TypeVar("_T")
 

@@ -4,6 +4,8 @@ What would differ between engines is replaced in the machine's own Lua files: cl
 addresses in texts, sorting of tables; and so are `#` and `..` in the code (`rewriting`). A hook counts instructions, and
 the library counts the bytes of the texts that it makes. The allocator's limit is a guard behind that. When it is
 reached depends on the engine, so it ends the engine.
+
+Events cross in blocks, as rows of bytes that the machine's `rows.lua` takes apart and puts together.
 """
 
 from __future__ import annotations
@@ -20,14 +22,16 @@ from typing import Any, NoReturn
 
 import lupa.lua54
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.base.errors import CodeOutOfMemory, Mistake, Place, ProjectError, SnapshotDamaged
 from hotspare.model.code import Code, ModuleUse, Script
 from hotspare.model.code_imports import shares
-from hotspare.model.types import Schema
+from hotspare.model.types import FieldType, Schema
 from hotspare.rows.bad_reasons import BadReason
-from hotspare.rows.chunk import Bools
+from hotspare.rows.batch import ARROW_TYPE
+from hotspare.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.scripting.contract import (
     DEPTH_MAX,
     OPCODE_NAMES,
@@ -44,7 +48,6 @@ from hotspare.scripting.contract import (
 )
 from hotspare.scripting.fields import ColumnBuilder, Unfit, plain_values
 from hotspare.scripting.lua.rewriting import rewritten
-from hotspare.scripting.lua.rows import given_kinds, made_kinds, packed, unpacked
 from hotspare.scripting.shared import Properties, SharedParts
 
 MEMORY_BYTES = 512 << 20
@@ -54,10 +57,24 @@ VALUES_MAX = 1 << 18
 """The number of values within one value that leaves the machine. A table that has two names counts twice."""
 ROWS_A_CALL = 4096
 """So many events are handed to the machine at once."""
+_MASK_FIELDS = 48
+"""The number of fields that share one mask of nulls, as in `rows.lua`."""
 _FILES = ("boot", "budget", "basics", "shared", "tables", "times", "text", "json", "rows")
 _OF_PROGRAMS = ("variables", "events")
 _COUNTS = struct.Struct("<qqq")
 _LINE = re.compile(r"^(?P<chunk>[^:\n]*):(?P<line>[0-9]+): (?P<text>.*)", re.DOTALL)
+_TEXTS = (FieldType.STRING, FieldType.BLOB)
+_GIVEN_KIND = {FieldType.DOUBLE: b"d", FieldType.MONEY: b"d", FieldType.STRING: b"s", FieldType.BLOB: b"s"}
+_MADE_KIND = {
+    FieldType.INT32: b"i4",
+    FieldType.INT64: b"i8",
+    FieldType.DATE: b"i8",
+    FieldType.STAMP: b"i8",
+    FieldType.DOUBLE: b"d",
+    FieldType.STRING: b"s",
+    FieldType.BLOB: b"b",
+}
+_JUDGED_OUTSIDE = b"o"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +238,8 @@ class LuaInstance(Instance):
         done, failed, count, rows, texts, strange = self._asked(
             b"make", function.encode(), events.input.encode(), reader, len(events), self._rows(events), writer, made_max
         )
-        row, opcode, columns = unpacked(count, rows, list(texts.values()), schema)
-        made = _Judged(schema, columns, row)
+        row, opcode, columns = _unpacked(count, rows, list(texts.values()), schema)
+        made = _MadeColumns(schema, columns, row)
         odd = list(strange.values())
         for n, field, value in zip(odd[0::3], odd[1::3], odd[2::3], strict=True):
             made.fit(n - 1, field - 1, value)
@@ -274,19 +291,19 @@ class LuaInstance(Instance):
 
     def _reader(self, schema: Schema) -> Any:
         if schema not in self._readers:
-            self._readers[schema] = self._host[b"reader"](self._names(schema), self._runtime.table_from(given_kinds(schema)))
+            self._readers[schema] = self._host[b"reader"](self._names(schema), self._runtime.table_from(_given_kinds(schema)))
         return self._readers[schema]
 
     def _writer(self, schema: Schema) -> Any:
         if schema not in self._writers:
-            self._writers[schema] = self._host[b"writer"](self._names(schema), self._runtime.table_from(made_kinds(schema)))
+            self._writers[schema] = self._host[b"writer"](self._names(schema), self._runtime.table_from(_made_kinds(schema)))
         return self._writers[schema]
 
     def _names(self, schema: Schema) -> Any:
         return self._runtime.table_from([name.encode() for name in schema.names])
 
     def _rows(self, events: GivenEvents) -> Any:
-        rows, text = packed(events)
+        rows, text = _packed(events)
         return self._runtime.table_from({b"bytes": rows, b"text": text})
 
     def _failed(self, failed: Any) -> list[Failed]:
@@ -314,7 +331,96 @@ class LuaInstance(Instance):
         return value
 
 
-class _Judged:
+def _given_kinds(schema: Schema) -> list[bytes]:
+    """Returns how each field of an event that the code gets is written."""
+    return [_GIVEN_KIND.get(field.type, b"i") for field in schema.fields]
+
+
+def _made_kinds(schema: Schema) -> list[bytes]:
+    """Returns how the machine writes each field of an event that the code makes."""
+    return [_MADE_KIND.get(field.type, _JUDGED_OUTSIDE) for field in schema.fields]
+
+
+def _packed(events: GivenEvents) -> tuple[bytes, bytes]:
+    """Returns the rows, and one text that holds all texts of the rows."""
+    count, fields = len(events), events.schema.fields
+    columns: list[npt.NDArray[Any]] = []
+    texts: list[bytes] = []
+    text_length = 0
+    for first in range(0, max(len(fields), 1), _MASK_FIELDS):
+        nulls = np.zeros(count, np.int64)
+        for bit, (field, column) in enumerate(
+            zip(fields[first : first + _MASK_FIELDS], events.columns[first : first + _MASK_FIELDS], strict=True)
+        ):
+            if column.null_count:
+                nulls |= column.is_null().to_numpy(zero_copy_only=False).astype(np.int64) << bit
+            if field.type in _TEXTS:
+                offsets, text = _offsets_and_bytes(column)
+                columns += [offsets[:-1] + (text_length + 1), offsets[1:] + text_length]
+                texts.append(text)
+                text_length += len(text)
+            else:
+                columns.append(_lane(column, field.type))
+        columns.append(nulls)
+    columns += [events.opcode.astype(np.int64), events.time_us, events.seeds.view(np.int64)]
+    return np.stack(columns, axis=1).tobytes(), b"".join(texts)
+
+
+def _offsets_and_bytes(column: pa.Array) -> tuple[Int64s, bytes]:
+    """Returns the offsets of the texts, from 0, and the bytes of all."""
+    _, offset_buffer, data = column.buffers()
+    if offset_buffer is None or not len(column):
+        return np.zeros(len(column) + 1, np.int64), b""
+    offsets = np.frombuffer(offset_buffer, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    begin, end = int(offsets[0]), int(offsets[-1])
+    return offsets - begin, b"" if data is None else data.slice(begin, end - begin).to_pybytes()
+
+
+def _lane(column: pa.Array, type_: FieldType) -> Int64s:
+    """Returns 64 bits for each value, 0 for null."""
+    if type_ is FieldType.MONEY:
+        column = column.cast(pa.float64())
+    elif type_ is not FieldType.DOUBLE:
+        column = column.cast(pa.int64())
+    if column.null_count:
+        column = column.fill_null(0)
+    lane: Int64s = np.ascontiguousarray(column.to_numpy(zero_copy_only=False)).view(np.int64)
+    return lane
+
+
+def _unpacked(count: int, rows: bytes, texts: Sequence[bytes], schema: Schema) -> tuple[Int64s, UInt8s, list[pa.Array]]:
+    """Returns for each event the number of the one that made it, its opcode, and its fields, of `ARROW_TYPE`. Texts may be invalid
+    UTF-8, and what the machine does not judge is null."""
+    width = 2 + len(schema) + max(1, -(-len(schema) // _MASK_FIELDS))
+    lanes = np.frombuffer(rows, np.int64).reshape(count, width)
+    columns: list[pa.Array] = []
+    remaining, at = iter(texts), 2
+    for first in range(0, len(schema), _MASK_FIELDS):
+        nulls = lanes[:, at]
+        at += 1
+        for bit, field in enumerate(schema.fields[first : first + _MASK_FIELDS]):
+            valid = (nulls >> bit & 1) == 0
+            lane = np.ascontiguousarray(lanes[:, at])
+            at += 1
+            kind = _MADE_KIND.get(field.type, _JUDGED_OUTSIDE)
+            columns.append(_column(lane, valid, field.type, next(remaining) if kind in (b"s", b"b") else b""))
+    return lanes[:, 0] - 1, lanes[:, 1].astype(np.uint8), columns
+
+
+def _column(lane: Int64s, valid: Bools, type_: FieldType, text: bytes) -> pa.Array:
+    arrow, count = ARROW_TYPE[type_], len(lane)
+    if _MADE_KIND.get(type_) is None:
+        return pa.nulls(count, arrow)
+    mask = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    if type_ in _TEXTS:
+        offsets = np.zeros(count + 1, np.int32)
+        np.cumsum(lane, out=offsets[1:])
+        return pa.Array.from_buffers(arrow, count, [mask, pa.py_buffer(offsets), pa.py_buffer(text)])
+    values = lane.astype(np.int32) if type_ is FieldType.INT32 else lane
+    return pa.Array.from_buffers(arrow, count, [mask, pa.py_buffer(values)])
+
+
+class _MadeColumns:
     """Columns that the machine made, with the values put in that it leaves to others."""
 
     def __init__(self, schema: Schema, columns: list[pa.Array], row: Any) -> None:

@@ -1,23 +1,32 @@
 """Python as a language of user code: the contract of `scripting.contract` over an interpreter.
 
 What a call changed before it failed is taken back: a bad event leaves nothing behind, and nothing that cannot be kept stays.
+
+Events reach the code as dicts. A loop over the fields of each event costs more than most functions, so each schema becomes the text
+of two Python functions that name its fields one by one. Names of fields get into that text as literals alone.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from inspect import CO_VARARGS
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from hotspare.base.errors import Mistake, Place, ProjectError
 from hotspare.model.code import Arguments, Code, Module, ModuleUse
-from hotspare.model.types import Schema
+from hotspare.model.types import TIME_TYPES, FieldType, Schema
 from hotspare.rows.bad_reasons import BadReason
+from hotspare.rows.batch import ARROW_TYPE
 from hotspare.rows.chunk import Bools
 from hotspare.scripting.contract import (
+    NO_OPCODE,
+    OPCODE_KEY,
     OPCODE_TEXT,
     CodeFailure,
     Failed,
@@ -27,21 +36,34 @@ from hotspare.scripting.contract import (
     Moment,
     ProgramText,
     Value,
+    opcode_of,
     plain,
     truth,
 )
-from hotspare.scripting.python.kept import SeenEvent
+from hotspare.scripting.fields import ColumnBuilder, Unfit, kind_of, plain_values
+from hotspare.scripting.python.kept import KeptDict, SeenEvent
 from hotspare.scripting.python.kept_bytes import encode
 from hotspare.scripting.python.meter import PythonLimits
 from hotspare.scripting.python.plain_values import plain_value
 from hotspare.scripting.python.program import CallFailure, CallTooLarge, Interpreter, PythonText, Unloadable
-from hotspare.scripting.python.rows import EventReader, MadeColumns, event_rows
 from hotspare.scripting.python.stack import at_fixed_level
 
 _BLOCK_EVENTS = 4096
 """Events become dicts so many at a time."""
 _MEMORY_A_BYTE = 3
 """Plain values take so many bytes of memory for each byte in which they are kept."""
+_EVENT_TYPES = frozenset({dict, KeptDict, SeenEvent, defaultdict, OrderedDict})
+"""The types of a value that counts as an event if code returns it."""
+_FITS = {
+    FieldType.INT32: "type({v}) is int and -2147483648 <= {v} <= 2147483647",
+    FieldType.INT64: "type({v}) is int and -9223372036854775808 <= {v} <= 9223372036854775807",
+    FieldType.DATE: "type({v}) is int and -9223372036854775808 <= {v} <= 9223372036854775807",
+    FieldType.STAMP: "type({v}) is int and -9223372036854775808 <= {v} <= 9223372036854775807",
+    FieldType.DOUBLE: "type({v}) is float",
+    FieldType.STRING: "type({v}) is str and {v}.isascii()",
+    FieldType.BLOB: "type({v}) is bytes",
+}
+"""Per type of field, the condition under which it takes a value `v` as it is."""
 
 
 def place_of_line(place: Place, line: int) -> Place:
@@ -160,13 +182,13 @@ class PythonInstance(Instance):
         self._interpreter.load(data)
 
     def make_events(self, function: str, events: GivenEvents, schema: Schema, made_max: int) -> MadeEvents:
-        made, row_of = MadeColumns(schema), list[int]()
+        made, row_of = _MadeColumns(schema), list[int]()
 
         def take(rows: list[int], found: list[Any]) -> None:
             made.add(found)
             row_of.extend(rows)
 
-        outcome = self._each(function, events, EventReader(schema).read, take, made_max)
+        outcome = self._each(function, events, _EventReader(schema).read, take, made_max)
         opcodes, columns = made.arrays()
         return MadeEvents(np.array(row_of, np.int64), opcodes, columns, outcome.failed, outcome.done)
 
@@ -206,7 +228,7 @@ class PythonInstance(Instance):
             block = events.slice(first, min(first + _BLOCK_EVENTS, len(events)))
             times, seeds, opcodes = block.time_us.tolist(), block.seeds.tolist(), block.opcode.tolist()
             rows_of, found = list[int](), list[Any]()
-            rows = event_rows(block.schema, block.columns, len(block))
+            rows = _event_rows(block.schema, block.columns, len(block))
             for row, (event, opcode, time_us, seed) in enumerate(zip(rows, opcodes, times, seeds, strict=True), first):
                 begin(time_us, seed)
                 try:
@@ -229,6 +251,108 @@ class PythonInstance(Instance):
             if left <= 0:
                 break
         return _Outcome(failed, row + 1)
+
+
+def _event_rows(schema: Schema, columns: Sequence[pa.Array], count: int) -> list[dict[str, Any]]:
+    """Returns one dict per event. A null is not in it, and reads as None."""
+    if not columns:
+        return [{} for _ in range(count)]
+    rows = _row_maker(schema.names)(*(plain_values(column, f.type) for column, f in zip(columns, schema.fields, strict=True)))
+    if any(column.null_count for column in columns):
+        some = np.zeros(count, np.bool_)
+        for column in columns:
+            if column.null_count:
+                some |= column.is_null().to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(some).tolist():
+            rows[row] = SeenEvent({name: value for name, value in rows[row].items() if value is not None})
+    return rows
+
+
+@lru_cache(maxsize=256)
+def _row_maker(names: tuple[str, ...]) -> Callable[..., list[dict[str, Any]]]:
+    variables = [f"v{i}" for i in range(len(names))]
+    pairs = ", ".join(f"{name!r}: {v}" for name, v in zip(names, variables, strict=True))
+    lists = ", ".join(f"a{i}" for i in range(len(names)))
+    walked = f"for {', '.join(variables)}, in zip({lists}, strict=True)"
+    return _made(f"def make({lists}):\n    return [{{{pairs}}} {walked}]\n", {})
+
+
+class _EventReader:
+    """Reads events of a schema from what code returns: a tuple of an opcode and a value per field for each."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._read = _reader(schema)
+
+    def read(self, returned: Any) -> list[tuple[Any, ...]]:
+        """Raises CodeFailure unless the value is an event, a list of events, or nothing, which False is, too."""
+        if type(returned) in _EVENT_TYPES:
+            return [self._read(returned)]
+        if returned is None or returned is False:
+            return []
+        if not isinstance(returned, list | tuple):
+            raise CodeFailure(f"returns {kind_of(returned)}, not an event, a list of events, or nothing")
+        for event in returned:
+            if type(event) not in _EVENT_TYPES:
+                raise CodeFailure(f"returns {kind_of(event)} in a list, not an event, a list of events, or nothing")
+        return [self._read(event) for event in returned]
+
+
+@lru_cache(maxsize=256)
+def _reader(schema: Schema) -> Callable[[Any], tuple[Any, ...]]:
+    lines = ["def make(event):", f"    o = get(event, {OPCODE_KEY!r})", f"    o = {NO_OPCODE} if o is None else opcode_of(o)"]
+    for i, field in enumerate(schema.fields):
+        fits = _FITS.get(field.type, "False").format(v=f"v{i}")
+        lines += [
+            f"    v{i} = get(event, {field.name!r})",
+            f"    if not ({fits}) and v{i} is not None:",
+            f"        v{i} = fit{i}(v{i})",
+        ]
+    lines.append(f"    return (o, {', '.join(f'v{i}' for i in range(len(schema)))},)")
+    names: dict[str, Any] = {f"fit{i}": _fitting(f.name, f.type) for i, f in enumerate(schema.fields)}
+    return _made("\n".join(lines), names | {"get": dict.get, "opcode_of": opcode_of})
+
+
+def _fitting(name: str, type_: FieldType) -> Callable[[Any], Any]:
+    column = ColumnBuilder(type_)
+
+    def fit(value: Any) -> Any:
+        try:
+            return column.fitted(plain_value(value))
+        except Unfit as unfit:
+            raise CodeFailure(f"field {name}: {unfit}", reason=unfit.reason) from unfit
+
+    return fit
+
+
+def _made(text: str, names: dict[str, Any]) -> Callable[..., Any]:
+    exec(text, names)  # noqa: S102 our own text, in which names of fields are literals
+    made: Callable[..., Any] = names["make"]
+    return made
+
+
+class _MadeColumns:
+    """Events that were read, parted by fields."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._opcodes: list[int] = []
+        self._values: list[list[Any]] = [[] for _ in schema.fields]
+
+    def add(self, events: Sequence[tuple[Any, ...]]) -> None:
+        """Takes what `_EventReader.read` returned, a block at a time: parting events is fastest while they are fresh, and the
+        garbage collector does not look through those that are not kept."""
+        if events:
+            for values, more in zip((self._opcodes, *self._values), zip(*events, strict=True), strict=True):
+                values.extend(more)
+
+    def arrays(self) -> tuple[np.ndarray[Any, Any], list[pa.Array]]:
+        """Returns opcodes uint8[n], and an Arrow array per field."""
+        arrays = [_array(values, field.type) for values, field in zip(self._values, self._schema.fields, strict=True)]
+        return np.array(self._opcodes, np.uint8), arrays
+
+
+def _array(values: Sequence[Any], type_: FieldType) -> pa.Array:
+    return pa.array(values, pa.int64()).cast(ARROW_TYPE[type_]) if type_ in TIME_TYPES else pa.array(values, ARROW_TYPE[type_])
 
 
 def _code_failure(failure: CallFailure) -> CodeFailure:

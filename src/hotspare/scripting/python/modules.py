@@ -1,6 +1,7 @@
 """Which modules user code may import, and which of their members: functions, classes and values that cannot change.
 
-Clocks and random numbers are the engine's own (`moments`). An import of anything else is refused, with what to do instead.
+Most members are Python's own (`AS_THEY_ARE`). Those that would remember something, change what is kept, or differ between machines
+are the engine's own (`MADE`); clocks and random numbers are in `moments`. Any other import is refused, with what to do instead.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import dataclasses
 import enum
 import functools
 import hashlib
+import heapq
 import importlib
 import ipaddress
+import re
 import struct
 import sys
 import typing
@@ -21,17 +24,17 @@ from abc import abstractmethod
 from array import array
 from collections import Counter, defaultdict, namedtuple
 from collections.abc import Callable, Iterator, Mapping
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, new_class
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from hotspare.model.names import nearest
-from hotspare.scripting.python import arrow_functions, moments
-from hotspare.scripting.python.enums import enum_members
+from hotspare.scripting.python import moments
 from hotspare.scripting.python.guards import Guards, same
-from hotspare.scripting.python.heaps import heap_members
 from hotspare.scripting.python.meter import Meter, PythonLimits
 from hotspare.scripting.python.namespaces import COMPARED, PROGRAM_MODULE, Namespace
-from hotspare.scripting.python.patterns import pattern_members
 from hotspare.scripting.python.plain_values import plain_value, with_plain_arguments
 from hotspare.scripting.python.stand_ins import ADDRESSES, STAND_INS
 from hotspare.scripting.python.texts import text
@@ -228,6 +231,46 @@ def _dataclasses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     return {"dataclass": dataclass}
 
 
+class _EnumMeta(enum.EnumMeta):
+    """Classes that name their members with plain names alone. Python takes any name for a member of `Enum("Name", {...})`, also
+    that of a method that Python calls by itself."""
+
+    def __call__(cls, value: Any, names: Any = None, /) -> Any:  # type: ignore[override]
+        if names is None:
+            return super().__call__(_flag_number(value) if issubclass(cls, enum.Flag) else value)
+        listed = plain_value(names).replace(",", " ").split() if isinstance(names, str) else plain_value(list(names))
+        if not all(isinstance(name, str) and name.isidentifier() and not name.startswith("_") for name in listed):
+            raise TypeError("the members of an enum are named by texts; write a class for other ones")
+        return super().__call__(value, listed, module=PROGRAM_MODULE)
+
+    def __contains__(cls, value: Any) -> bool:
+        members: dict[str, Any] = dict(cls.__members__)
+        return isinstance(value, cls) or value in [member.value for member in members.values()]
+
+
+def _flag_number(value: Any) -> Any:
+    """A flag remembers its combinations, so it is looked for by numbers alone."""
+    if isinstance(value, enum.Flag):
+        return value
+    if not isinstance(value, int):
+        raise TypeError("a flag is looked for by a number")
+    return int.__int__(value)
+
+
+def _enum_kind(name: str) -> Any:
+    def fill(members: Any) -> None:
+        members["__module__"] = "enum"
+
+    return new_class(name, (getattr(enum, name),), {"metaclass": _EnumMeta}, fill)
+
+
+_ENUMS = {name: _enum_kind(name) for name in ("Enum", "IntEnum", "StrEnum", "Flag", "IntFlag")}
+
+
+def _enum(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    return dict(_ENUMS) | {name: getattr(enum, name) for name in ("auto", "member", "nonmember", "unique")}
+
+
 def _functools(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     def cmp_to_key(compare: Any) -> Any:
         return functools.partial(_Compared, compare)
@@ -288,6 +331,67 @@ def _hashlib(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     return {"new": new}
 
 
+def _heapq(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    """Python's own functions change a list without calling its methods, so a kept list would not record the change."""
+    found: dict[str, Callable[..., Any]] = {"heappush": _push, "heappop": _pop, "heapify": _heapify}
+    found |= {"heapreplace": _replace, "heappushpop": _push_pop}
+    return {name: _for_kept_lists(getattr(heapq, name), kept) for name, kept in found.items()}
+
+
+def _for_kept_lists(usual: Callable[..., Any], kept: Callable[..., Any]) -> Callable[..., Any]:
+    def change(heap: Any, *item: Any) -> Any:
+        return (kept if isinstance(heap, list) and type(heap) is not list else usual)(heap, *item)
+
+    return change
+
+
+def _push(heap: Any, item: Any) -> None:
+    heap.append(item)
+    _rise(heap, 0, len(heap) - 1)
+
+
+def _pop(heap: Any) -> Any:
+    last = heap.pop()
+    return _replace(heap, last) if heap else last
+
+
+def _replace(heap: Any, item: Any) -> Any:
+    least = heap[0]
+    heap[0] = item
+    _sink(heap, 0)
+    return least
+
+
+def _push_pop(heap: Any, item: Any) -> Any:
+    return _replace(heap, item) if heap and heap[0] < item else item
+
+
+def _heapify(heap: Any) -> None:
+    for place in reversed(range(len(heap) // 2)):
+        _sink(heap, place)
+
+
+def _rise(heap: Any, top: int, place: int) -> None:
+    """The item goes up until what is above it is not greater."""
+    item = heap[place]
+    while place > top and item < heap[(place - 1) >> 1]:
+        heap[place] = heap[(place - 1) >> 1]
+        place = (place - 1) >> 1
+    heap[place] = item
+
+
+def _sink(heap: Any, top: int) -> None:
+    """The lesser of what is below goes up, down to the bottom; from there the item goes up again. So Python does, too."""
+    item, place, end = heap[top], top, len(heap)
+    while (below := 2 * place + 1) < end:
+        if below + 1 < end and not heap[below] < heap[below + 1]:
+            below += 1
+        heap[place] = heap[below]
+        place = below
+    heap[place] = item
+    _rise(heap, top, place)
+
+
 def _operator(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     read, by_name = guards.attributes.read_public, guards.operators
 
@@ -326,6 +430,76 @@ def _addresses(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
     kinds = {kind.__name__: STAND_INS[kind][0] for kind in ADDRESSES}
     names = ("ip_address", "ip_interface", "ip_network")
     return kinds | {name: with_plain_arguments(getattr(ipaddress, name), (float,)) for name in names}
+
+
+_OVER_ROWS = tuple(name for name in pc.list_functions() if pc.get_function(name).kind != "scalar" and hasattr(pc, name))
+"""Functions that look from one row at another."""
+_MACHINE_DEPENDENT = frozenset({"random", "assume_timezone", "local_timestamp"})
+"""Functions that draw numbers, or ask the machine for its time zones."""
+
+
+def _pyarrow(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    def timestamp(unit: str, tz: str | None = None) -> pa.DataType:
+        if tz not in (None, "UTC"):
+            raise ValueError(f"the time zone {tz} cannot be used, because those of machines differ: use UTC")
+        return pa.timestamp(unit, tz)
+
+    names = words(
+        """
+        scalar bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 string binary date32 decimal128 null
+        """
+    )
+    return {name: getattr(pa, name) for name in names} | {"array": guards.rows.array, "timestamp": timestamp}
+
+
+def _pyarrow_compute(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    """The functions that work row by row."""
+    rows = guards.rows
+    arities = {name: pc.get_function(name).arity for name in pc.list_functions() if pc.get_function(name).kind == "scalar"}
+    called = {each: name for name in arities.keys() - _MACHINE_DEPENDENT for each in (name, f"{name}_") if hasattr(pc, each)}
+    found = {each: rows.function(getattr(pc, each), arities[called[each]]) for each in sorted(called)}
+    return found | {"cast": rows.function(pc.cast, 1), "strftime": rows.function(_strftime, 1), "scalar": pa.scalar}
+
+
+def _strftime(timestamps: Any, /, format: str = "%Y-%m-%dT%H:%M:%S", locale: str = "C") -> Any:
+    if locale != "C":
+        raise ValueError(f"the locale {locale} cannot be used, because those of machines differ: use C")
+    return pc.strftime(timestamps, format)
+
+
+_FLAGS_AT = {**dict.fromkeys(("match", "fullmatch", "search", "findall", "finditer"), 1), "split": 2, "sub": 3, "subn": 3}
+"""The functions, each with the place of `flags` among its arguments behind the pattern."""
+_PATTERN_FLAGS = re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE
+
+
+def _re(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
+    """Python's own regular expressions, but for flags that depend on the machine or print."""
+    flags = {name: getattr(re, name) for name in words("A ASCII I IGNORECASE M MULTILINE S DOTALL X VERBOSE U UNICODE NOFLAG")}
+    functions = {name: _pattern_function(name) for name in _FLAGS_AT}
+    kinds = {"Pattern": re.Pattern, "Match": re.Match, "error": re.error}
+    return flags | functions | kinds | {"compile": _compiled, "escape": re.escape}
+
+
+def _pattern_function(name: str) -> Callable[..., Any]:
+    at = _FLAGS_AT[name]
+
+    def apply(pattern: Any, /, *arguments: Any, flags: int = 0, **named: Any) -> Any:
+        if len(arguments) > at:
+            flags, arguments = arguments[at], arguments[:at]
+        return getattr(_compiled(pattern, flags), name)(*arguments, **named)
+
+    return apply
+
+
+def _compiled(pattern: Any, flags: int = 0) -> re.Pattern[Any]:
+    if int(flags) & ~int(_PATTERN_FLAGS):
+        raise ValueError("the flags of a regular expression are ASCII, IGNORECASE, MULTILINE, DOTALL and VERBOSE")
+    if isinstance(pattern, re.Pattern):
+        return re.compile(pattern)
+    made = re.compile(plain_value(pattern), int(flags))
+    if made.flags & re.LOCALE:
+        raise ValueError("a regular expression cannot ask for the locale, which differs between engines")
+    return made
 
 
 def _struct(guards: Guards, clock: moments.CallClock) -> Mapping[str, Any]:
@@ -369,17 +543,17 @@ MADE: Mapping[str, Maker] = {
     "copy": _copy,
     "dataclasses": _dataclasses,
     "datetime": lambda guards, clock: moments.datetime_members(clock),
-    "enum": lambda guards, clock: enum_members(),
+    "enum": _enum,
     "functools": _functools,
     "ipaddress": _addresses,
     "struct": _struct,
     "hashlib": _hashlib,
-    "heapq": lambda guards, clock: heap_members(),
+    "heapq": _heapq,
     "operator": _operator,
-    "pyarrow": lambda guards, clock: arrow_functions.arrow_types(guards.rows),
-    "pyarrow.compute": lambda guards, clock: arrow_functions.arrow_members(guards.rows),
+    "pyarrow": _pyarrow,
+    "pyarrow.compute": _pyarrow_compute,
     "random": lambda guards, clock: moments.random_members(clock),
-    "re": lambda guards, clock: pattern_members(),
+    "re": _re,
     "time": lambda guards, clock: moments.time_members(clock),
     "typing": lambda guards, clock: typing_members(),
     "urllib.parse": _urls,
@@ -397,7 +571,7 @@ def importable(module: str, name: str) -> str | None:
         first = module.split(".")[0]
         return REFUSED.get(module) or REFUSED.get(first) or nearest(module, IMPORTABLE)
     if name and name not in members_of(module):
-        if module == "pyarrow.compute" and name in arrow_functions.OVER_ROWS:
+        if module == "pyarrow.compute" and name in _OVER_ROWS:
             return "it looks from one row at another: use a window of the type python, which takes one event at a time"
         if f"{module}.{name}" in IMPORTABLE:
             return None
