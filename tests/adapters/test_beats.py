@@ -9,7 +9,7 @@ import pytest
 
 from hotspare.adapters.files.output_rows import FileStyle, OutputRows
 from hotspare.adapters.files.subscriber import Opening, SubscribeOptions, Until, subscribe_file
-from hotspare.adapters.topics.publisher import PutOut
+from hotspare.adapters.topics.publisher import OutputsAsEvents
 from hotspare.bus.contract import CAUSE_HEADER, OUTPUTS_HEADER, TICK, Message, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.model.types import Schema
@@ -45,5 +45,5 @@ def test_a_file_holds_the_events_and_no_number_is_missed(schema: Schema | None, 
 
 def test_a_topic_of_others_brings_in_no_beats() -> None:
     sent = beat(3)
-    rows, is_open = PutOut(SCHEMA, TOPIC).cut(Message(1, 1, sent.value, sent.headers), frozenset(), 0)
+    rows, is_open = OutputsAsEvents(SCHEMA, TOPIC).cut(Message(1, 1, sent.value, sent.headers), frozenset(), 0)
     assert (list(rows), is_open) == ([], frozenset())

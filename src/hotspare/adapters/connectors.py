@@ -60,12 +60,21 @@ from hotspare.model.window_type import type_of
 from hotspare.rows.routing import routing_of
 from hotspare.telemetry.log import Log, LogEvent
 
+_RETRY_S = 0.5
+_WORK = Retry(pause_s=_RETRY_S)
+AFTER_FAILURE = Retry(pause_s=1.0, pause_max_s=300.0)
+"""With which pauses a connector that failed is tried again; they begin anew after a try that lasted `LASTING_S`."""
+LASTING_S = 60.0
+STOP_TIMEOUT_S = 10.0
 _TROUBLE_S = TOLD_EACH_S + 5
-"""How long after it was reported a trouble counts as lasting, unless rows are moved before: it is reported again while it does."""
+"""For how long a reported trouble counts as lasting, unless rows are moved before: it is reported again while it lasts."""
+_RECORDS = "statedb"
+"""How what keeps a window's outputs elsewhere is called among its connectors."""
 
 
 class ConnectorStanding:
-    """State, rows and last error of a connector since it was started. Thread-safe."""
+    """State, rows and last error of a connector since it was started. Recorded by the threads that do its work, and read by the
+    engine's member record. Thread-safe."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.state = ConnectorState.WAITING
@@ -111,23 +120,13 @@ class ConnectorStanding:
                 self._rows, self._troubled_s = rows, None
 
     def facts(self) -> ConnectorFacts:
-        """Returns what people are shown: a connector that runs, but has a trouble, is waiting."""
+        """Returns the facts that users are shown: a connector that runs, but has a trouble, is waiting."""
         with self._lock:
             now_s = self._clock_s()
             retry_in_ms = None if self._next_try_s is None else int(max(0.0, self._next_try_s - now_s) * 1000)
             is_troubled = self._troubled_s is not None and now_s - self._troubled_s < _TROUBLE_S
             state = ConnectorState.WAITING if is_troubled and self.state is ConnectorState.RUNNING else self.state
             return ConnectorFacts(state.value, self._rows, self._last_error, retry_in_ms)
-
-
-_RETRY_S = 0.5
-_WORK = Retry(pause_s=_RETRY_S)
-AFTER_FAILURE = Retry(pause_s=1.0, pause_max_s=300.0)
-"""With which pauses a connector that failed is tried again; they begin anew after a try that lasted `LASTING_S`."""
-LASTING_S = 60.0
-STOP_TIMEOUT_S = 10.0
-_RECORDS = "statedb"
-"""How what keeps a window's outputs elsewhere is called among its connectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +384,7 @@ class ConnectorSet:
             send_topic(self._bus, topic, writer, options, turn, self._report(topic, f"{window}/{_RECORDS}", standing), number)
 
     def _ask(self, window: ResolvedWindow, query: RecordQuery, turn: Turn, standing: ConnectorStanding) -> None:
-        """Bring in answers to what another window puts out, each once, whoever asked (`TopicSource`)."""
+        """Bring in answers to what another window puts out, each once, whoever asked."""
         assert window.asked_by is not None
         project, path = self._resolved.project.name, f"{window.id}/{_RECORDS}"
         inbound = inbound_topic(self._prefix, project, window.id.query, window.id.window)

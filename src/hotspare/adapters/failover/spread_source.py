@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hotspare.adapters.failover.source_position import PublishedSource, SourcePosition
 from hotspare.adapters.failover.topic_count import TopicCount
@@ -64,8 +65,10 @@ class SpreadSource:
     def append(self, pieces: Sequence[Sequence[Piece]], done: SourcePosition, message_format: bytes) -> bool:
         """Write what each partition gets; behind it all before `done` is published. Called again after an error it goes on. False
         where the topic holds more of the source than is known here, UnknownResult where no answer came: look again."""
-        if self._count is not None:
-            self._count.check()
+        write = partial(self._write, pieces, done, message_format)
+        return write() if self._count is None else self._count.around(write, pieces)
+
+    def _write(self, pieces: Sequence[Sequence[Piece]], done: SourcePosition, message_format: bytes) -> bool:
         for number in (*range(1, len(self._parts)), 0):
             part, mine = self._parts[number], pieces[number]
             if (not mine and number) or part.end >= done.published_bytes:
@@ -74,6 +77,4 @@ class SpreadSource:
             if not part.source.append([piece.value for piece in mine], positions, message_format):
                 return False
             part.end = done.published_bytes
-        if self._count is not None and any(pieces):
-            self._count.appended()
         return True

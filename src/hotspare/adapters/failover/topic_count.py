@@ -1,26 +1,46 @@
-"""Notices that an inbound topic got more partitions after its publisher was told by how many rows are routed.
+"""Detects that an inbound topic got more partitions after its publisher computed how rows are routed.
 
 An engine adds partitions to a topic that holds no message (`Bus.grow_unused`), and may do so while a publisher waits for its first
-row. What that would append by the count it knows would be in partitions where rows do not belong.
+row. The publisher would then append rows to partitions in which they do not belong.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 from hotspare.base.errors import UsageError
 from hotspare.bus.contract import Bus
 
 
 class TopicCount:
-    """`partitions`: how many the publisher knows. Threads may share it."""
+    """`partitions`: the count that the publisher knows. Threads may share it."""
 
     def __init__(self, bus: Bus, topic: str, partitions: int) -> None:
         self._bus, self._topic, self._partitions = bus, topic, partitions
         self._is_final = False
 
-    def check(self) -> None:
-        """Comes before each append. Raises UsageError if the topic has another number of partitions, and what `Bus` raises."""
+    def around(
+        self,
+        append: Callable[[], bool],
+        pieces: Sequence[Sequence[object]],
+        retried: Callable[[Callable[[], None]], None] = lambda check: check(),
+    ) -> bool:
+        """Appends, and returns what `append` does: whether `pieces`, which are by partition, are written. Checks the count before,
+        and once more after messages are written, since an engine may have added partitions meanwhile. Afterwards none does,
+        because the topic holds a message. `retried` calls each check.
+
+        Raises UsageError if the topic has another number of partitions, and what `Bus` and `append` raise."""
         if self._is_final:
-            return
+            return append()
+        retried(self._check)
+        if not append():
+            return False
+        if any(pieces):
+            retried(self._check)
+            self._is_final = True
+        return True
+
+    def _check(self) -> None:
         found = self._bus.topics().get(self._topic, self._partitions)
         if found != self._partitions:
             raise UsageError(
@@ -28,9 +48,3 @@ class TopicCount:
                 detail="an engine of a project in shards added them",
                 hint="start the same command again: it goes on with the next row, and divides rows by the new number",
             )
-
-    def appended(self) -> None:
-        """Comes after each append of messages. Checks once more, for an engine may have added partitions meanwhile; afterwards none
-        does, because the topic holds a message."""
-        self.check()
-        self._is_final = True

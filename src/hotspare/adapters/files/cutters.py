@@ -1,8 +1,9 @@
-"""Cuts the bytes of a CSV file into rows, as `formats.csv.grammar` says, however they arrive.
+"""Cuts the bytes of a file into rows of CSV, or into events of JSON or XML, however they arrive (SPEC I5).
 
-The same bytes give the same rows, so a publisher that was killed goes on at the end of any row. An unclosed quote would swallow
-the rest of the file; therefore a row that is still open after the grammar's limit, or at the end of the file, ends at its
-first line feed and becomes one bad event instead of many.
+The same bytes give the same rows, so a publisher that was killed goes on at the end of any row. CSV is cut as `formats.csv.grammar`
+says. An unclosed quote would swallow the rest of the file; therefore a row that is still open after the grammar's limit, or at the
+end of the file, ends at its first line feed and becomes one bad event instead of many. JSON is cut as `formats.json.cutting` says.
+XML: every element `<event>` is one; elements around them, such as `<events>` and `<transaction>`, are skipped.
 """
 
 from __future__ import annotations
@@ -24,26 +25,13 @@ from hotspare.formats.json.cutting import TextEnd, event_begin, event_end
 
 LINE_BYTES_MAX = 16 << 20
 """Limit on one line."""
+_LINE_FEED = ord("\n")
 _XML_OPEN = rb"""<event(?=[\s>/])(?:(?:[^<>"']|"[^<"]*"|'[^<']*')*+>|[^<>]*+>(?=[^<]*+<))"""
-"""A tag, up to its end outside of quotes; if one of them is not closed before the next tag, up to the first that may be one."""
+"""A tag, up to its end outside of quotes; if a quote is not closed before the next tag, up to the first end that may be one."""
 _XML_TOKEN = re.compile(
     rb"<!--.*?(?P<comment>-->|\Z)|<!\[CDATA\[.*?(?P<cdata>\]\]>|\Z)|(?P<open>" + _XML_OPEN + rb")|(?P<close></event\s*>)", re.DOTALL
 )
 _XML_OPENS = re.compile(rb"<event[\s>/]")
-_LINE_FEED = ord("\n")
-
-
-class _End(Enum):
-    MORE_FOLLOWS = 0
-    FILE_ENDS = 1
-
-
-class LineTooLong(Exception):
-    """A line without an end within LINE_BYTES_MAX; `offset` is where it begins."""
-
-    def __init__(self, offset: int) -> None:
-        super().__init__(offset)
-        self.offset = offset
 
 
 class Cutter(Protocol):
@@ -57,6 +45,19 @@ class Cutter(Protocol):
     def feed(self, data: bytes) -> list[Row]: ...
 
     def finish(self) -> list[Row]: ...
+
+
+class LineTooLong(Exception):
+    """A line without an end within LINE_BYTES_MAX; `offset` is where it begins."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(offset)
+        self.offset = offset
+
+
+class _End(Enum):
+    MORE_FOLLOWS = 0
+    FILE_ENDS = 1
 
 
 class RowCutter:

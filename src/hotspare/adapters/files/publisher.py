@@ -31,70 +31,18 @@ from hotspare.adapters.time_texts import FirstStamps
 from hotspare.base.errors import BusError, UsageError
 from hotspare.bus.contract import Bus, Partition
 
-_GROUP_S = 0.005
-"""Events due within this time go out together, so that a high rate does not become as many transactions."""
-
-
-class EventPace:
-    """Event k is due at k / rate seconds after the first. `rate` 0 means as fast as possible. `clock` gives seconds."""
-
-    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = rate
-        self._clock = clock
-        self._begin_s = clock()
-        self._sent = 0
-
-    def due(self, events_max: int) -> int:
-        """How many events may go out now, at most `events_max`."""
-        if not self._rate:
-            return events_max
-        return min(events_max, int((self._clock() - self._begin_s) * self._rate) + 1 - self._sent)
-
-    def wait_s(self) -> float:
-        """How long until more are due."""
-        if not self._rate:
-            return 0.0
-        next_s = self._begin_s + self._sent / self._rate - self._clock()
-        return max(next_s, _GROUP_S if self._rate * _GROUP_S > 1 else 0.0)
-
-    def sent(self, events: int) -> None:
-        self._sent += events
-
-    def restart(self) -> None:
-        """Begin a new schedule: nothing was there to send, and that is not to be made up for."""
-        self._begin_s = self._clock()
-        self._sent = 0
-
-
-_ROWS = ("before", "after")
-_HINT = (
-    "it is a change record of Debezium: give the source window {fields}, and make rows of them in a functional window "
-    "(docs/windows/functional.md)"
-)
-
-
-def hint_of_envelope(event: bytes) -> str:
-    """Returns what to do with an event that is a change record; "" for any other."""
-    try:
-        members = json.loads(event)
-    except (ValueError, RecursionError):
-        return ""
-    if _is_envelope(members):
-        return _HINT.format(fields="the string fields op, before and after")
-    if isinstance(members, dict) and _is_envelope(members.get("payload")):
-        return _HINT.format(fields="the string field payload")
-    return ""
-
-
-def _is_envelope(members: object) -> bool:
-    return isinstance(members, dict) and "op" in members and any(name in members for name in _ROWS)
-
-
 BLOCK_ROWS_DEFAULT = 256
 BLOCK_ROWS_MAX = 65_536
 APPEND_BYTES_MAX = 4 << 20
 _APPEND_ROWS_MAX = 4096
 _GROWTH_POLL_S = 0.02
+_PACE_GROUP_S = 0.005
+"""Events due within this time go out together, so that a high rate does not become as many transactions."""
+_ENVELOPE_ROWS = ("before", "after")
+_ENVELOPE_HINT = (
+    "it is a change record of Debezium: give the source window {fields}, and make rows of them in a functional window "
+    "(docs/windows/functional.md)"
+)
 
 
 @dataclass(frozen=True)
@@ -320,6 +268,37 @@ class _Publication:
         return PublishProgress(self._events, self._published_bytes, self._file.bytes_known * (self._options.repeats + 1))
 
 
+class EventPace:
+    """Event k is due at k / rate seconds after the first. `rate` 0 means as fast as possible. `clock` gives seconds."""
+
+    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._begin_s = clock()
+        self._sent = 0
+
+    def due(self, events_max: int) -> int:
+        """How many events may go out now, at most `events_max`."""
+        if not self._rate:
+            return events_max
+        return min(events_max, int((self._clock() - self._begin_s) * self._rate) + 1 - self._sent)
+
+    def wait_s(self) -> float:
+        """How long until more are due."""
+        if not self._rate:
+            return 0.0
+        next_s = self._begin_s + self._sent / self._rate - self._clock()
+        return max(next_s, _PACE_GROUP_S if self._rate * _PACE_GROUP_S > 1 else 0.0)
+
+    def sent(self, events: int) -> None:
+        self._sent += events
+
+    def restart(self) -> None:
+        """Begin a new schedule: nothing was there to send, and that is not to be made up for."""
+        self._begin_s = self._clock()
+        self._sent = 0
+
+
 def check_columns(rows: Sequence[bytes], form: RowForm, path: Path) -> None:
     """UsageError if the first rows of a file cannot match the schema: the first has another number of columns, or the first that
     can be read has none of its fields (SPEC I10)."""
@@ -331,7 +310,7 @@ def check_columns(rows: Sequence[bytes], form: RowForm, path: Path) -> None:
             raise UsageError(
                 f"file {path} does not match the schema: its first event has none of its fields",
                 detail=f"event {row[:200].decode(errors='replace')!r}, schema {form.schema}",
-                hint=hint_of_envelope(row) or f"is it a {form.format.value} file of this window?",
+                hint=_hint_of_envelope(row) or f"is it a {form.format.value} file of this window?",
             )
         return
     found = len(form.split(row))
@@ -361,3 +340,20 @@ def _hint_of_titles(form: RowForm, row: bytes) -> str:
         "a file with a title line and without opcodes is read with --plain; else leave title lines out with header, and say if the "
         "columns of opcode (addcsvopcode) or flags (addcsvflags) are missing"
     )
+
+
+def _hint_of_envelope(event: bytes) -> str:
+    """Returns what to do with an event that is a change record; "" for any other."""
+    try:
+        members = json.loads(event)
+    except (ValueError, RecursionError):
+        return ""
+    if _is_envelope(members):
+        return _ENVELOPE_HINT.format(fields="the string fields op, before and after")
+    if isinstance(members, dict) and _is_envelope(members.get("payload")):
+        return _ENVELOPE_HINT.format(fields="the string field payload")
+    return ""
+
+
+def _is_envelope(members: object) -> bool:
+    return isinstance(members, dict) and "op" in members and any(name in members for name in _ENVELOPE_ROWS)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from hotspare.adapters.failover.source_position import SourcePosition
@@ -144,13 +145,13 @@ class _ClientLines:
         source = self._source
         if source is not None:
             return self._retried(lambda: source.append(found, SourcePosition(done), message_format))
-        if self._count is not None:
-            self._retried(self._count.check)
+        send = partial(self._send_all, found, message_format)
+        return send() if self._count is None else self._count.around(send, found, self._retried)
+
+    def _send_all(self, found: Sequence[Sequence[Piece]], message_format: bytes) -> bool:
         for partition, mine in zip(self._partitions, found, strict=True):
             if mine:
                 self._send(partition, [Outgoing(piece.value, ((FORMAT_HEADER, message_format),)) for piece in mine])
-        if self._count is not None:
-            self._retried(self._count.appended)
         return True
 
     def _send(self, partition: Partition, messages: Sequence[Outgoing]) -> None:

@@ -1,4 +1,4 @@
-"""Outputs as what is done to records in a state database (SPEC G13). Only deciding: `scripts` does it."""
+"""Outputs as what is done to records in a state database (SPEC G13). Only deciding: `writer` acts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Writes records into a state database (SPEC G13): each output of a stream once and in order, whoever dies when.
 
-What is written and how far the stream is are one script on the server, which checks epoch and sequence first. So a promotion
-repeats nothing, and an engine that thaws writes nothing. The stream stays on the bus: who finds the note further back, because the
-server lost its last second, goes on from there.
+One script on the server writes records and the progress of the stream; it checks epoch and sequence first. So a promotion repeats
+nothing, and an engine that thaws writes nothing. The progress is in the stream's note, a hash under the prefix of its
+records: the epoch under which it is written, the last sequence, and the position to read from next. The stream stays on the bus: a
+writer that finds an older note, because the server lost its last second, goes on from there.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from typing import Any
 
 import redis
 
-from hotspare.adapters.state import scripts
 from hotspare.adapters.state.layout import indexes_key, key_fields_key, note_key, told_indexes
 from hotspare.base.errors import BusError, BusUnavailable, Fenced, UnknownResult
 from hotspare.bus.topic_writer import Placed
 from hotspare.model.statedb import RecordKeeping
 from hotspare.stores.redis.server import server_of
 
-OPEN = """
+RECORDS_MAX = 500
+"""In one script, while which the server does nothing else."""
+_FINAL = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR Error")
+"""How answers begin that come again however often one asks."""
+_OPEN = """
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch and tonumber(epoch) > tonumber(ARGV[1]) then return {0} end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1])
@@ -28,9 +32,9 @@ redis.call('SET', KEYS[2], ARGV[2])
 if ARGV[3] == '' then redis.call('DEL', KEYS[3]) else redis.call('SET', KEYS[3], ARGV[3]) end
 return {1, redis.call('HGET', KEYS[1], 'sequence') or '0', redis.call('HGET', KEYS[1], 'position') or ''}
 """
-"""KEYS note, fields of the key, indexes; ARGV epoch, and what these hold. 0: a newer epoch has written."""
-
-WRITE = """
+"""Begins to write under an epoch. KEYS note, fields of the key, indexes; ARGV epoch, and the values of the latter two keys. Returns
+0 if a newer epoch has written."""
+_WRITE = """
 local known = redis.call('HMGET', KEYS[1], 'epoch', 'sequence')
 if known[1] ~= ARGV[1] or (known[2] or '0') ~= ARGV[2] then return 0 end
 for _, record in ipairs(cjson.decode(ARGV[5])) do
@@ -60,13 +64,8 @@ redis.call('HSET', KEYS[1], 'sequence', ARGV[3])
 if ARGV[4] ~= '' then redis.call('HSET', KEYS[1], 'position', ARGV[4]) end
 return 1
 """
-"""KEYS note; ARGV epoch, sequence before, sequence behind, position behind or nothing, records. 0: the note says otherwise."""
-
-
-RECORDS_MAX = 500
-"""In one script, while which the server does nothing else."""
-_FINAL = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR Error")
-"""How answers begin that come again however often one asks."""
+"""Writes records. KEYS note; ARGV epoch, sequence before, sequence behind, position behind or nothing, records. Returns 0 if the
+note has another epoch or sequence."""
 
 
 class StateWriter:
@@ -77,7 +76,7 @@ class StateWriter:
         """UsageError where the address cannot be read."""
         self._kept, self._records_max = kept, records_max
         self._server: Any = server_of(kept.server, "a state database")
-        self._open, self._write = (self._server.register_script(script) for script in (scripts.OPEN, scripts.WRITE))
+        self._open, self._write = (self._server.register_script(script) for script in (_OPEN, _WRITE))
         self._note = note_key(kept.prefix, stream)
         self._epoch = epoch
         self._sequence = 0

@@ -1,8 +1,10 @@
 """Brings a topic of others into an inbound topic: each message once, in the order in which it came in (SPEC I2, E8).
 
 The topic may be in any cluster, have any number of partitions and any times: its messages get their time, and their place in the
-one order, when they are written. With what it writes it notes up to where it has read each partition, in one transaction. So
-whoever goes on after it asks the bus where.
+one order, when they are written. The publisher writes how far it has read each partition in the same transaction, so its successor
+asks the bus where to go on.
+
+Outputs of another project are events too (`OutputsAsEvents`; SPEC K10).
 """
 
 from __future__ import annotations
@@ -39,99 +41,7 @@ from hotspare.model.events import Flag
 from hotspare.model.types import Schema
 from hotspare.rows.batch import MessageFormat
 
-
-@dataclass(slots=True)
-class _Part:
-    source: PublishedSource
-    position: TopicPosition | None
-
-
-class TopicSource:
-    """`look` comes before all else. Not thread-safe; all calls raise what `Bus` raises. `append` raises what `count` raises."""
-
-    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, count: TopicCount | None = None) -> None:
-        self._bus = bus
-        self._count = count
-        self._partitions = partitions
-        self._name = name
-        self._parts: list[_Part] = []
-
-    def look(self) -> TopicPosition | None:
-        """What is brought in; None where nothing ever was."""
-        self._parts = [self._part(each) for each in self._partitions]
-        return self._parts[0].position
-
-    def _part(self, partition: Partition) -> _Part:
-        source = PublishedSource(self._bus, partition, self._name)
-        return _Part(source, decoded(source.look(), self._name))
-
-    def lacks(self, number: int, partition: int, offset: int) -> bool:
-        """Whether the message that stands there, and belongs to this partition of the inbound topic, has yet to be written."""
-        known = self._parts[number].position
-        return known is None or not known.holds(partition, offset)
-
-    def ahead(self, partition: int, offset: int) -> dict[int, int]:
-        """Returns, for each shard whose rows of messages from `offset` on are partly written, the offset before which they are."""
-        known = {number: part.position.offsets.get(partition, 0) for number, part in enumerate(self._parts) if part.position}
-        return {number: at for number, at in known.items() if at > offset}
-
-    def append(self, pieces: Sequence[Sequence[Piece]], done: TopicPosition, message_format: bytes) -> bool:
-        """Write what each partition gets, then note `done` at the first one. False where the inbound topic holds more of the source
-        than is known here, UnknownResult where no answer came: look again."""
-        if self._count is not None:
-            self._count.check()
-        for number in (*range(1, len(self._parts)), 0):
-            part, mine = self._parts[number], pieces[number]
-            if number and not mine:
-                continue
-            reached = done if part.position is None else done.joined(part.position)
-            last = reached.encoded()
-            positions = [*(SourcePosition(last.published_bytes) for _ in mine[:-1]), last]
-            if not part.source.append([piece.value for piece in mine], positions, message_format):
-                return False
-            part.position = reached
-        if self._count is not None and any(pieces):
-            self._count.appended()
-        return True
-
-
-_ONE_ROW = RowChoice(updates=UpdateBlocks.COLLAPSED)
-
-
-def is_output(message: Message) -> bool:
-    """Whether an engine put it out. It says itself how it is written."""
-    return message.header(OUTPUTS_HEADER) is not None
-
-
-class PutOut:
-    """Outputs to rows of CSV, for a source window of this schema."""
-
-    def __init__(self, schema: Schema | None, topic: str) -> None:
-        self._schema = schema
-        self._topic = topic
-
-    def cut(self, message: Message, open_updates: frozenset[int], partition: int) -> tuple[Sequence[bytes], frozenset[int]]:
-        """The rows of a message, and the partitions in which an update is open behind it. BusError where it is of another schema,
-        UsageError where none is known."""
-        rows = self._rows.decode([message])
-        if not len(rows):
-            return [], open_updates
-        chosen = _ONE_ROW.apply(rows, update_open=int(partition in open_updates))
-        place = chosen.schema.get_field_index("hs:flags")
-        plain = chosen.set_column(place, chosen.schema.field(place), pa.array(np.full(len(chosen), Flag.NORMAL, np.uint8)))
-        texts = [text.encode() for text in row_texts(plain, CsvStyle.EXACT)]
-        return texts, open_updates | {partition} if ends_in_update(rows) else open_updates - {partition}
-
-    @cached_property
-    def _rows(self) -> OutputRows:
-        if self._schema is None:
-            what = f"topic {self._topic} holds outputs of a project, whose fields are not known"
-            raise UsageError(what, hint="name the file of the project that reads them with --project")
-        return OutputRows(FileStyle(), self._schema)
-
-
 _T = TypeVar("_T")
-
 BLOCK_ROWS_DEFAULT = 256
 _APPEND_BYTES_MAX = 4 << 20
 _READ_MESSAGES_MAX = 4096
@@ -139,6 +49,7 @@ _READ_WAIT_MS = 100
 _TO_SKIP = "to go on behind them in this partition: --skip-lost (property skiplost of a connector); a bad event names them"
 _LOOK_S = 5.0
 """How often it is asked whether the topic got more partitions."""
+_ONE_ROW = RowChoice(updates=UpdateBlocks.COLLAPSED)
 
 
 class OutputCut(Protocol):
@@ -234,7 +145,7 @@ class _Publication:
         self._stamps = stamps
         self._members = members
         self._skipped = skipped
-        self._source = TopicSource(bus, partitions, options.source_name, count)
+        self._source = _TopicSource(bus, partitions, options.source_name, count)
         self._shards = len(partitions)
         self._reader = reader
         self._options = options
@@ -242,7 +153,7 @@ class _Publication:
         self._report = report
         self._retried = Patience(stop, troubled)
         self._routing = routing
-        self._put_out: OutputCut = options.outputs or PutOut(options.form.rows.schema, reader.topic)
+        self._outputs: OutputCut = options.outputs or OutputsAsEvents(options.form.rows.schema, reader.topic)
         self._position = TopicPosition(reader.topic)
         self._looked_s = 0.0
         self._begun: int | None = None
@@ -324,7 +235,7 @@ class _Publication:
                 self._look_for_partitions()
             arrived = self._of_topic(lambda: self._reader.read(_READ_MESSAGES_MAX, _READ_WAIT_MS))
             for cut in chunks([len(each.message.value) for each in arrived], _APPEND_BYTES_MAX):
-                for outputs, alike in groupby(arrived[cut], lambda each: is_output(each.message)):
+                for outputs, alike in groupby(arrived[cut], lambda each: _is_output(each.message)):
                     if self._left() > 0:
                         self._take(list(alike), MessageFormat.CSV if outputs else self._options.form.format)
 
@@ -337,11 +248,11 @@ class _Publication:
 
     def _take(self, arrived: Sequence[Arrived], written: MessageFormat) -> None:
         """Write what these messages hold, all of them outputs of a project or none."""
-        self._members.look([message.value for _, message in arrived if not (message.is_tick or is_output(message))])
+        self._members.look([message.value for _, message in arrived if not (message.is_tick or _is_output(message))])
         rows, places, is_open = list[bytes](), list[tuple[int, int]](), self._position.open_updates
         for partition, message in arrived:
-            if is_output(message):
-                found, is_open = self._retried(partial(self._put_out.cut, message, is_open, partition))
+            if _is_output(message):
+                found, is_open = self._retried(partial(self._outputs.cut, message, is_open, partition))
             else:
                 found = [] if message.is_tick else self._cut(message.value)
             rows += found
@@ -378,3 +289,99 @@ class _Publication:
 
     def _progress(self) -> TopicPublished:
         return TopicPublished(self._position.events, self._begun or 0, self._position)
+
+
+@dataclass(slots=True)
+class _Part:
+    source: PublishedSource
+    position: TopicPosition | None
+
+
+class _TopicSource:
+    """An external topic as one source on all partitions of an inbound topic. `look` comes before all else. Not thread-safe; all
+    calls raise what `Bus` raises. `append` raises what `count` raises.
+
+    As in a `SpreadSource` every partition has a position of its own, and the first one is written last: everything before its
+    position is on the topic. But a position is an offset for each partition that is read, and two attempts may have read these in
+    another order. So `lacks` is asked for each message.
+    """
+
+    def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, count: TopicCount | None = None) -> None:
+        self._bus = bus
+        self._count = count
+        self._partitions = partitions
+        self._name = name
+        self._parts: list[_Part] = []
+
+    def look(self) -> TopicPosition | None:
+        """What is brought in; None where nothing ever was."""
+        self._parts = [self._part(each) for each in self._partitions]
+        return self._parts[0].position
+
+    def _part(self, partition: Partition) -> _Part:
+        source = PublishedSource(self._bus, partition, self._name)
+        return _Part(source, decoded(source.look(), self._name))
+
+    def lacks(self, number: int, partition: int, offset: int) -> bool:
+        """Whether the message that stands there, and belongs to this partition of the inbound topic, has yet to be written."""
+        known = self._parts[number].position
+        return known is None or not known.holds(partition, offset)
+
+    def ahead(self, partition: int, offset: int) -> dict[int, int]:
+        """Returns, for each shard whose rows of messages from `offset` on are partly written, the offset before which they are."""
+        known = {number: part.position.offsets.get(partition, 0) for number, part in enumerate(self._parts) if part.position}
+        return {number: at for number, at in known.items() if at > offset}
+
+    def append(self, pieces: Sequence[Sequence[Piece]], done: TopicPosition, message_format: bytes) -> bool:
+        """Write what each partition gets, then note `done` at the first one. False where the inbound topic holds more of the source
+        than is known here, UnknownResult where no answer came: look again."""
+        write = partial(self._write, pieces, done, message_format)
+        return write() if self._count is None else self._count.around(write, pieces)
+
+    def _write(self, pieces: Sequence[Sequence[Piece]], done: TopicPosition, message_format: bytes) -> bool:
+        for number in (*range(1, len(self._parts)), 0):
+            part, mine = self._parts[number], pieces[number]
+            if number and not mine:
+                continue
+            reached = done if part.position is None else done.joined(part.position)
+            last = reached.encoded()
+            positions = [*(SourcePosition(last.published_bytes) for _ in mine[:-1]), last]
+            if not part.source.append([piece.value for piece in mine], positions, message_format):
+                return False
+            part.position = reached
+        return True
+
+
+def _is_output(message: Message) -> bool:
+    """Whether an engine emitted it. Such a message defines its format itself."""
+    return message.header(OUTPUTS_HEADER) is not None
+
+
+class OutputsAsEvents:
+    """The outputs of another project as rows of CSV, for a source window of this schema (an `OutputCut`).
+
+    An update leaves a window as two rows, the new one and a delete of the old one; a source window takes it as one. Whether
+    retention or an event deleted a row is not passed on."""
+
+    def __init__(self, schema: Schema | None, topic: str) -> None:
+        self._schema = schema
+        self._topic = topic
+
+    def cut(self, message: Message, open_updates: frozenset[int], partition: int) -> tuple[Sequence[bytes], frozenset[int]]:
+        """The rows of a message, and the partitions in which an update is open behind it. BusError where it is of another schema,
+        UsageError where none is known."""
+        rows = self._rows.decode([message])
+        if not len(rows):
+            return [], open_updates
+        chosen = _ONE_ROW.apply(rows, update_open=int(partition in open_updates))
+        place = chosen.schema.get_field_index("hs:flags")
+        plain = chosen.set_column(place, chosen.schema.field(place), pa.array(np.full(len(chosen), Flag.NORMAL, np.uint8)))
+        texts = [text.encode() for text in row_texts(plain, CsvStyle.EXACT)]
+        return texts, open_updates | {partition} if ends_in_update(rows) else open_updates - {partition}
+
+    @cached_property
+    def _rows(self) -> OutputRows:
+        if self._schema is None:
+            what = f"topic {self._topic} holds outputs of a project, whose fields are not known"
+            raise UsageError(what, hint="name the file of the project that reads them with --project")
+        return OutputRows(FileStyle(), self._schema)
