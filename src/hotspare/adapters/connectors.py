@@ -384,7 +384,7 @@ class ConnectorSet:
             send_topic(self._bus, topic, writer, options, turn, self._report(topic, f"{window}/{_RECORDS}", standing), number)
 
     def _ask(self, window: ResolvedWindow, query: RecordQuery, turn: Turn, standing: ConnectorStanding) -> None:
-        """Bring in answers to what another window puts out, each once, whoever asked."""
+        """Publishes the answers to the outputs of another window, each once, also after a failover."""
         assert window.asked_by is not None
         project, path = self._resolved.project.name, f"{window.id}/{_RECORDS}"
         inbound = inbound_topic(self._prefix, project, window.id.query, window.id.window)

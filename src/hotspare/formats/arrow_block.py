@@ -205,7 +205,7 @@ def _rows_behind(value: bytes, begin: bytes, columns: _KnownColumns) -> pa.Recor
 
 
 def _is_plain(type_: pa.DataType) -> bool:
-    """Whether each row of a column has a value of its own, which does not consist of others."""
+    """Whether each row of a column has a value of its own, without elements or dictionary."""
     return bool(
         pa.types.is_primitive(type_) or pa.types.is_boolean(type_) or pa.types.is_string(type_) or pa.types.is_binary(type_)
     )
@@ -259,7 +259,7 @@ def _validated(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.RecordBat
 
 
 def _place(schema: pa.Schema, name: str) -> int | None:
-    """Where the column of that name is; BusError where it stands there several times, as nothing says which is meant."""
+    """Returns the place of the column of that name; None if there is none. Raises BusError if several columns have the name."""
     places = schema.get_all_field_indices(name)
     if len(places) > 1:
         raise BusError(f"a block has {len(places)} columns {name}")
@@ -293,7 +293,7 @@ def _place_of_numbers(schema: pa.Schema, names: Sequence[str]) -> int | None:
 
 
 def _columns(batch: pa.RecordBatch, fields: list[pa.Field], size: int) -> list[pa.Array]:
-    """Of a block of `size` bytes."""
+    """Returns the columns of the fields, in their types, of a block of `size` bytes. Raises BusError if its texts are too long."""
     columns = [batch.column(field.name) for field in fields]
     text = sum(map(_text_bytes, columns))
     allowed = min(TEXT_BYTES_MAX, max(TEXT_BYTES_MIN, TEXT_FACTOR_MAX * size))

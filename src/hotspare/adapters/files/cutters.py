@@ -234,7 +234,7 @@ class XmlCutter(EventCutter):
         return rows, rest
 
     def _partial(self, text: bytes) -> int:
-        """Where a tag begins that may go on in the next portion."""
+        """Returns the place of a tag that may go on in the next portion; the length of `text` if there is none."""
         last = text.rfind(b"<")
         if last < 0 or (b">" in text[last:] and (_XML_OPENS.match(text, last) is None or _XML_TOKEN.match(text, last) is not None)):
             return len(text)

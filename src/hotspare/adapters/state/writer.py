@@ -1,4 +1,4 @@
-"""Writes records into a state database (SPEC G13): each output of a stream once and in order, whoever dies when.
+"""Writes records into a state database (SPEC G13): each output of a stream once and in order, whichever process dies.
 
 One script on the server writes records and the progress of the stream; it checks epoch and sequence first. So a promotion repeats
 nothing, and an engine that thaws writes nothing. The progress is in the stream's note, a hash under the prefix of its

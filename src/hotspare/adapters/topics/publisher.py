@@ -1,4 +1,4 @@
-"""Brings a topic of others into an inbound topic: each message once, in the order in which it came in (SPEC I2, E8).
+"""Brings an external topic into an inbound topic: each message once, in the order in which it is read (SPEC I2, E8).
 
 The topic may be in any cluster, have any number of partitions and any times: its messages get their time, and their place in the
 one order, when they are written. The publisher writes how far it has read each partition in the same transaction, so its successor
@@ -303,7 +303,7 @@ class _TopicSource:
 
     As in a `SpreadSource` every partition has a position of its own, and the first one is written last: everything before its
     position is on the topic. But a position is an offset for each partition that is read, and two attempts may have read these in
-    another order. So `lacks` is asked for each message.
+    another order. So `lacks` decides for each message.
     """
 
     def __init__(self, bus: Bus, partitions: Sequence[Partition], name: str, count: TopicCount | None = None) -> None:
@@ -314,7 +314,7 @@ class _TopicSource:
         self._parts: list[_Part] = []
 
     def look(self) -> TopicPosition | None:
-        """What is brought in; None where nothing ever was."""
+        """Returns what is published; None if nothing ever was."""
         self._parts = [self._part(each) for each in self._partitions]
         return self._parts[0].position
 
@@ -323,7 +323,7 @@ class _TopicSource:
         return _Part(source, decoded(source.look(), self._name))
 
     def lacks(self, number: int, partition: int, offset: int) -> bool:
-        """Whether the message that stands there, and belongs to this partition of the inbound topic, has yet to be written."""
+        """Whether the message at this offset, which belongs to partition `number` of the inbound topic, has yet to be written."""
         known = self._parts[number].position
         return known is None or not known.holds(partition, offset)
 
@@ -333,8 +333,8 @@ class _TopicSource:
         return {number: at for number, at in known.items() if at > offset}
 
     def append(self, pieces: Sequence[Sequence[Piece]], done: TopicPosition, message_format: bytes) -> bool:
-        """Write what each partition gets, then note `done` at the first one. False where the inbound topic holds more of the source
-        than is known here, UnknownResult where no answer came: look again."""
+        """Writes the pieces of each partition, then `done` to the first one. Returns False if the inbound topic holds more of the
+        source than the last `look` found; raises UnknownResult if no answer came. Then look again."""
         write = partial(self._write, pieces, done, message_format)
         return write() if self._count is None else self._count.around(write, pieces)
 
