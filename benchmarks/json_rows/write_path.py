@@ -11,7 +11,7 @@ import pyarrow as pa
 from hotspare.bus.contract import Commit, Progress
 from hotspare.bus.open import open_bus
 from hotspare.formats import arrow_block
-from hotspare.ha.outputs.blocks import MessageSizes
+from hotspare.ha.outputs.blocks import MessageSizes, messages_of
 from hotspare.ha.rules.settings import GroupSettings, OutputStream
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.rows.batch import output_schema
@@ -60,8 +60,7 @@ def written_by_engine(url: str, rows: int, output: OutputStream) -> Arm:
     def write(transactions: int) -> None:
         for _ in range(transactions):
             blocks = sizes.cut([batch], output, 1, arrow_block)
-            messages = blocks[0].messages if len(blocks) == 1 else [block.messages[0] for block in blocks]
-            producer.publish(1, Commit({output.topic: messages}, {output.stream: last}))
+            producer.publish(1, Commit({output.topic: messages_of(blocks)}, {output.stream: last}))
 
     return write
 

@@ -19,6 +19,7 @@ from tests.contract.kafka_door import KafkaDoor, empty
 from tests.contract.material import progress, read_all
 
 LIMIT = 6_000
+UNCOMPRESSED = {"compression.type": "none"}
 HEADERS = (("hotspare-epoch", b"12"), ("ü", b"x"))
 
 
@@ -107,7 +108,7 @@ def limited_topic(kafka: KafkaServers) -> Callable[[int], str]:
 
 def test_on_kafka_a_topic_has_a_limit_of_its_own_which_may_change(kafka: KafkaServers, limited_topic: Callable[[int], str]) -> None:
     topic = limited_topic(20_000)
-    bus = open_bus(f"{kafka.url}?compression.type=none")
+    bus = KafkaDoor(kafka.url, options=UNCOMPRESSED)
     try:
         taken = bus.message_bytes_max([topic])[topic]
         assert 19_000 < taken < 20_000
@@ -134,7 +135,7 @@ def test_on_kafka_many_messages_of_one_commit_fit_a_topic_that_takes_little(
 ) -> None:
     """A topic limits batches, and each output may be a message of its own: the client makes batches no larger."""
     topic = limited_topic(8_000)
-    bus = open_bus(f"{kafka.url}?compression.type=none")
+    bus = KafkaDoor(kafka.url, options=UNCOMPRESSED)
     try:
         producer = bus.producer(f"group of {topic}".replace(" ", "."), [topic])
         producer.fence(1)

@@ -6,8 +6,9 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hotspare.bus.contract import RowMessages
 from hotspare.formats import arrow_block
-from hotspare.ha.outputs.blocks import MessageSizes
+from hotspare.ha.outputs.blocks import MessageSizes, messages_of
 from hotspare.ha.outputs.message import output_message
 from hotspare.ha.rules.settings import OutputStream
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
@@ -110,6 +111,17 @@ def test_an_output_with_a_message_of_its_own_says_what_one_alone_would(
     assert [message.value for message in messages] == [each.value.removesuffix(b"\n") for each in alone]
     is_beat = [each.is_tick for each in alone]
     assert [message.key for message in messages] == [None if b else b"%d" % (first + i) for i, b in enumerate(is_beat)]
+
+
+@given(parts=st.lists(st.lists(st.sampled_from([1, 40]), min_size=1, max_size=4), min_size=1, max_size=4))
+def test_messages_of_their_own_stay_without_objects_in_a_transaction_of_several_batches(parts: list[list[int]]) -> None:
+    """One object for each of a hundred thousand messages takes longer than all else that a commit does."""
+    firsts = [1 + sum(map(len, parts[:number])) for number in range(len(parts))]
+    batches = [batch(first, lengths) for first, lengths in zip(firsts, parts, strict=True)]
+    blocks = MessageSizes(8).cut(batches, OutputStream("a", TOPIC, format=MessageFormat.JSON, message_key=(KEY,)), 3, arrow_block)
+    together = messages_of(blocks)
+    assert isinstance(together, RowMessages)
+    assert list(together) == [message for block in blocks for message in block.messages]
 
 
 def test_the_row_that_the_bus_refused_is_found_among_messages_of_their_own() -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import pytest
 
-from hotspare.bus.contract import Message
-from hotspare.bus.kafka.read import keyed_message
+from hotspare.bus.kafka.read import stored_messages
 from hotspare.rows.batch import MessageFormat
 from hotspare.rows.partition_clock import Belief, PartitionClock
 from hotspare.runners.reading import MessageRun, raw_batch
@@ -25,9 +22,6 @@ class _Record:
     def headers(self) -> None:
         return None
 
-    def key(self) -> None:
-        return None
-
     def value(self) -> bytes:
         return b"i,n,1"
 
@@ -38,8 +32,7 @@ class _Record:
 @pytest.mark.parametrize("time_ms", [1_700_000_000_000_000_000, 2**63 - 1, -(2**63), -1, 0])
 def test_a_time_of_any_size_can_be_read(time_ms: int) -> None:
     """Nanoseconds given as milliseconds are more microseconds than 64 bits hold."""
-    message = cast(Message, keyed_message(_Record(time_ms))[1])
-    raw = raw_batch(MessageRun(0, 0, [message]), MessageFormat.CSV)
+    raw = raw_batch(MessageRun(0, 0, stored_messages([_Record(time_ms)])), MessageFormat.CSV)
     clock = PartitionClock(5_000_000, Belief(0, 0))
     clock.take(raw.column("time_us").to_numpy(), raw.column("tick").to_numpy(zero_copy_only=False))
     assert clock.time_us == 0

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import repeat
 from typing import NamedTuple, Protocol, overload
 
 from hotspare.base.positions import OutputId as OutputId
@@ -82,6 +83,19 @@ class RowMessages(Sequence[Outgoing]):
         """`common`: the headers that all share; `texts`: what each has behind them in the header of its own."""
         self.common, self.values, self.header, self.texts, self.keys = common, values, header, texts, keys
 
+    @classmethod
+    def joined(cls, parts: Sequence[RowMessages]) -> RowMessages:
+        """Returns the messages of all parts, at least one, in order. They share the same headers."""
+        first, *_ = parts
+        if len(parts) == 1:
+            return first
+        values, texts, keys = (
+            [each for part in parts for each in part.values],
+            [each for part in parts for each in part.texts],
+            [each for part in parts for each in part.keys],
+        )
+        return cls(first.common, values, first.header, texts, keys)
+
     def __len__(self) -> int:
         return len(self.values)
 
@@ -128,6 +142,43 @@ class Message(NamedTuple):
     def is_tick(self) -> bool:
         """Whether it is without events, and every reader skips it."""
         return self.header(TICK_HEADER) is not None
+
+
+class MessageColumns(Sequence[Message]):
+    """Messages of one partition as columns, built when they are read one by one: most are read as columns, a million at a time."""
+
+    def __init__(
+        self,
+        offsets: Sequence[int],
+        append_times_us: Sequence[int],
+        values: Sequence[bytes],
+        headers: Sequence[tuple[tuple[str, bytes], ...]] = (),
+    ) -> None:
+        """`headers`: empty where no message has any."""
+        self.offsets, self.append_times_us, self.values, self.headers = offsets, append_times_us, values, headers
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> MessageColumns:
+        if isinstance(messages, MessageColumns):
+            return messages
+        offsets, times_us, values, headers = tuple(zip(*messages, strict=True)) or ((), (), (), ())
+        return cls(offsets, times_us, values, headers if any(headers) else ())
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[Message]:
+        return map(Message, self.offsets, self.append_times_us, self.values, self.headers or repeat(()))
+
+    @overload
+    def __getitem__(self, place: int) -> Message: ...
+    @overload
+    def __getitem__(self, place: slice) -> MessageColumns: ...
+    def __getitem__(self, place: int | slice) -> Message | MessageColumns:
+        if isinstance(place, slice):
+            return MessageColumns(self.offsets[place], self.append_times_us[place], self.values[place], self.headers[place])
+        headers = self.headers[place] if self.headers else ()
+        return Message(self.offsets[place], self.append_times_us[place], self.values[place], headers)
 
 
 class OutputNumbers(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from hotspare.base.errors import AppendTooLarge, Fenced, MessageTooLarge, PositionLost, TopicMissing, TopicOwned, UsageError
 from hotspare.bus.contract import Commit, HeaderGuard, Message, Outgoing, Partition, Progress, RowMessages
@@ -61,22 +61,30 @@ def _sizes(messages: Sequence[Outgoing]) -> Iterator[int]:
     return (len(value) + len(key or b"") + _headers_bytes(headers) for value, headers, key in messages)
 
 
-def _row_sizes(messages: RowMessages) -> Iterator[int]:
-    """The same, by the texts alone."""
+def _total(sizes: Iterable[int], bytes_max: int) -> int:
+    """Returns the sum. MessageTooLarge for a size over `bytes_max`."""
+    total = 0
+    for size in sizes:
+        if size > bytes_max:
+            raise message_too_large(size, bytes_max)
+        total += size
+    return total
+
+
+def _total_of_rows(messages: RowMessages, bytes_max: int) -> int:
+    """The same of all messages, by the texts alone; one by one only where one may be too large."""
+    texts = messages.values, messages.texts, messages.keys
     longest = max(messages.texts, key=len, default=b"")
     shared = _headers_bytes((*messages.common, (messages.header, longest))) - len(longest)
-    texts = zip(messages.values, messages.texts, messages.keys, strict=True)
-    return (shared + len(value) + len(text) + len(key) for value, text, key in texts)
+    if shared + sum(max(map(len, each), default=0) for each in texts) > bytes_max:
+        return _total((shared + len(value) + len(text) + len(key) for value, text, key in zip(*texts, strict=True)), bytes_max)
+    return len(messages) * shared + sum(sum(map(len, each)) for each in texts)
 
 
 def check_messages(messages: Sequence[Outgoing], bytes_max: int = MESSAGE_BYTES_MAX) -> None:
     """Raises MessageTooLarge if a message has more than `bytes_max` bytes, AppendTooLarge if all of them together have more than
     one append may have."""
-    total = 0
-    for size in _row_sizes(messages) if isinstance(messages, RowMessages) else _sizes(messages):
-        if size > bytes_max:
-            raise message_too_large(size, bytes_max)
-        total += size
+    total = _total_of_rows(messages, bytes_max) if isinstance(messages, RowMessages) else _total(_sizes(messages), bytes_max)
     if total > TRANSACTION_BYTES_MAX:
         raise AppendTooLarge(
             f"one append has {total} bytes, {TRANSACTION_BYTES_MAX} are allowed", hint="append fewer messages at once"

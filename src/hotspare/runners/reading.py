@@ -13,7 +13,7 @@ import pyarrow as pa
 from hotspare.base.errors import BusLocked, BusUnavailable, PositionLost
 from hotspare.base.inbound import Inbound
 from hotspare.base.step_size import STEP_BYTES_MAX, STEP_BYTES_MIN, STEP_ROWS_MAX, StepSize
-from hotspare.bus.contract import CAUSE_HEADER, FORMAT_HEADER, Bus, Message, Partition
+from hotspare.bus.contract import CAUSE_HEADER, FORMAT_HEADER, Bus, Message, MessageColumns, Partition
 from hotspare.bus.limits import position_lost
 from hotspare.flow.head.unknown_members import UnknownMember, unknown_of, with_unknown
 from hotspare.rows.batch import FORMAT_OF_HEADER, OUTPUTS_FORM, RAW_SCHEMA, SECOND_FORM, MessageFormat, NextInput
@@ -173,26 +173,26 @@ def next_positions(positions: Positions, parts: Sequence[MessageRun]) -> dict[tu
 
 def raw_batch(part: MessageRun, default_format: MessageFormat, kind: Inbound = Inbound.EVENTS) -> pa.RecordBatch:
     """The messages of `part` as a batch of RAW_SCHEMA. Outputs of another project have the time of their cause."""
-    offsets, times_us, values, headers = tuple(zip(*part.messages, strict=True)) or ((), (), (), ())
-    count = len(offsets)
+    read = MessageColumns.of(part.messages)
+    count, times_us = len(read), read.append_times_us
     seconds: Sequence[bool] = ()
     if kind is Inbound.OUTPUTS:
-        times_us, seconds = tuple(zip(*map(_cause, part.messages), strict=True)) or ((), ())
+        times_us, seconds = tuple(zip(*map(_cause, read), strict=True)) or ((), ())
     ticks, formats = np.zeros(count, np.bool_), np.full(count, default_format, np.int8)
-    if any(headers):
-        ticks[:] = [message.is_tick for message in part.messages]
-        formats[:] = [_format(message, default_format) for message in part.messages]
+    if read.headers:
+        ticks[:] = [message.is_tick for message in read]
+        formats[:] = [_format(message, default_format) for message in read]
     if kind is Inbound.OUTPUTS:
         formats |= np.where(seconds, OUTPUTS_FORM | SECOND_FORM, OUTPUTS_FORM).astype(np.int8)
     return pa.RecordBatch.from_arrays(
         [
             pa.array(np.full(count, part.topic, np.int32)),
             pa.array(np.full(count, part.partition, np.int32)),
-            pa.array(offsets, pa.int64()),
+            pa.array(read.offsets, pa.int64()),
             pa.array(times_us, pa.int64()),
             pa.array(ticks),
             pa.array(formats),
-            pa.array(values, pa.binary()),
+            pa.array(read.values, pa.binary()),
         ],
         schema=RAW_SCHEMA,
     )

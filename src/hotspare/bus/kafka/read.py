@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -18,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from hotspare.base.errors import BusUnavailable, HotspareError
 from hotspare.bus import limits
-from hotspare.bus.contract import Message, Partition, Readers
+from hotspare.bus.contract import Message, MessageColumns, Partition, Readers
 from hotspare.bus.kafka.client import MISSING, KafkaSettings, bus_error
 from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets, new_consumer
 from hotspare.bus.kafka.shared_consumer import PartitionConsumer, SharedConsumer
@@ -71,7 +72,8 @@ class Cursor:
     end_seen: int = 0
     asked_s: float = 0.0
     """When the brokers were last asked where the partition begins and ends."""
-    ahead: deque[Keyed] = field(default_factory=deque)
+    ahead: deque[Any] = field(default_factory=deque)
+    """The client's messages."""
     used_s: float = 0.0
     is_resting: bool = True
 
@@ -108,14 +110,21 @@ class KafkaReader:
         """The oldest offset kept, and the one behind the last that is committed (the last stable offset)."""
         return self._offsets.of(partition)
 
-    def read(self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int) -> list[Message]:
+    def read(self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int) -> Sequence[Message]:
         """As `Bus.read`, limits checked. PositionLost, TopicMissing, BusUnavailable."""
-        return [message for _, message in self.read_keyed(partition, offset, messages_max, bytes_max, wait_ms)]
+        return stored_messages(self._read(partition, offset, messages_max, bytes_max, wait_ms))
 
     def read_keyed(
         self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int, known: Offsets | None = None
     ) -> list[Keyed]:
         """The same with keys. `known` is what `offsets` said just now: who has asked need not ask twice."""
+        read = self._read(partition, offset, messages_max, bytes_max, wait_ms, known)
+        return [(message.key() or b"", stored) for message, stored in zip(read, stored_messages(read), strict=True)]
+
+    def _read(
+        self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int, known: Offsets | None = None
+    ) -> list[Any]:
+        """Returns the client's messages."""
         cursor = self._take(partition, offset)
         try:
             if cursor.next_offset != offset or cursor.is_resting:
@@ -182,7 +191,7 @@ class KafkaReader:
         found = [first]
         if messages_max > 1 and first.error() is None:
             found += cursor.consumer.consume(min(messages_max, _BATCH_MAX), 0)
-        cursor.ahead += [keyed_message(message) for message in found if message.error() is None]
+        cursor.ahead += [message for message in found if message.error() is None]
         for message in found:
             if message.error() is not None:
                 self._heed(cursor, message)
@@ -279,35 +288,39 @@ class KafkaReader:
         return new_consumer(self._settings, Isolation.COMMITTED, **{**usual, **options})
 
 
-def time_us_of(time_ms: int) -> int:
-    """A publisher that sets the times may set any, for instance nanoseconds: what is beyond 64 bits is as far as can be said."""
-    return max(-limits.TIME_US_MAX, min(time_ms * 1000, limits.TIME_US_MAX))
+def stored_messages(read: Sequence[Any]) -> MessageColumns:
+    """Returns the client's messages as the bus gives them. A publisher that sets the times may set any, for instance nanoseconds:
+    what is beyond 64 bits is as far as can be said."""
+    longest_ms = limits.TIME_US_MAX // 1000
+    times_ms = [message.timestamp()[1] for message in read]
+    if read and not -longest_ms <= min(times_ms) <= max(times_ms) <= longest_ms:
+        times_us = [max(-limits.TIME_US_MAX, min(time_ms * 1000, limits.TIME_US_MAX)) for time_ms in times_ms]
+    else:
+        times_us = [time_ms * 1000 for time_ms in times_ms]
+    headers: Sequence[Sequence[tuple[str, bytes | None]] | None] = [message.headers() for message in read]
+    told = [tuple((name, value or b"") for name, value in each or ()) for each in headers] if any(headers) else ()
+    return MessageColumns([message.offset() for message in read], times_us, [message.value() or b"" for message in read], told)
 
 
-def keyed_message(message: Any) -> Keyed:
-    said = message.headers()
-    headers = tuple((name, value or b"") for name, value in said) if said else ()
-    return message.key() or b"", Message(message.offset(), time_us_of(message.timestamp()[1]), message.value() or b"", headers)
-
-
-def _given(cursor: Cursor, messages_max: int, bytes_max: int) -> list[Keyed]:
-    """From what is at hand, within both limits after the first; the rest is kept."""
-    total = sum(len(message.value) for _, message in cursor.ahead) if len(cursor.ahead) <= messages_max else bytes_max + 1
+def _given(cursor: Cursor, messages_max: int, bytes_max: int) -> list[Any]:
+    """From what is at hand, within both limits after the first; the rest is kept. The length of a client's message is that of its
+    value."""
+    total = sum(map(len, cursor.ahead)) if len(cursor.ahead) <= messages_max else bytes_max + 1
     if total <= bytes_max:
         taken = list(cursor.ahead)
         cursor.ahead.clear()
     else:
         taken = _taken(cursor, messages_max, bytes_max)
     if taken:
-        cursor.next_offset = taken[-1][1].offset + 1
+        cursor.next_offset = taken[-1].offset() + 1
     return taken
 
 
-def _taken(cursor: Cursor, messages_max: int, bytes_max: int) -> list[Keyed]:
-    taken: list[Keyed] = []
+def _taken(cursor: Cursor, messages_max: int, bytes_max: int) -> list[Any]:
+    taken: list[Any] = []
     total = 0
     while cursor.ahead and len(taken) < messages_max:
-        total += len(cursor.ahead[0][1].value)
+        total += len(cursor.ahead[0])
         if taken and total > bytes_max:
             break
         taken.append(cursor.ahead.popleft())

@@ -15,7 +15,7 @@ from hotspare.base.errors import BusError, BusUnavailable, TopicMissing
 from hotspare.bus.contract import Partition
 from hotspare.bus.kafka.client import MISSING, KafkaSettings, bus_error
 from hotspare.bus.kafka.offsets import Isolation, KafkaOffsets, new_consumer
-from hotspare.bus.kafka.read import keyed_message
+from hotspare.bus.kafka.read import stored_messages
 from hotspare.bus.kafka.topics import KafkaTopics
 from hotspare.bus.topic_reader import Arrived, check_within
 
@@ -71,11 +71,8 @@ class KafkaTopicReader:
         found = [first]
         if messages_max > 1 and first.error() is None:
             found += self._consumer.consume(messages_max - 1, 0)
-        arrived = [
-            Arrived(message.partition(), keyed_message(message)[1])
-            for message in found
-            if message.error() is None and message.offset() >= self._next.get(message.partition(), 0)
-        ]
+        wanted = [each for each in found if each.error() is None and each.offset() >= self._next.get(each.partition(), 0)]
+        arrived = [Arrived(each.partition(), message) for each, message in zip(wanted, stored_messages(wanted), strict=True)]
         for each in arrived:
             self._next[each.partition] = each.message.offset + 1
         self._told = [message.error() for message in found if message.error() is not None]

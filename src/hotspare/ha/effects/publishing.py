@@ -9,7 +9,7 @@ import pyarrow as pa
 from hotspare.base.errors import HotspareError, StateError
 from hotspare.bus.contract import Bus, Commit, Outgoing, Partition, Progress
 from hotspare.ha.group_state import GroupState
-from hotspare.ha.outputs.blocks import Block
+from hotspare.ha.outputs.blocks import Block, messages_of
 from hotspare.ha.outputs.held import mark_of
 from hotspare.ha.outputs.message import progress_of
 from hotspare.ha.outputs.transaction import NextCommit
@@ -43,7 +43,7 @@ def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
             batches = list(held.after(before, min(rows_left, through - before), bytes_left))
             last = mark_of(batches[-1], batches[-1].num_rows - 1)
             found = state.message_sizes.cut(batches, output, epoch, codec)
-            messages[output.topic] = found[0].messages if len(found) == 1 else [each for block in found for each in block.messages]
+            messages[output.topic] = messages_of(found)
             blocks += found
             sent[output.stream] = last.sequence
             rows_left -= sum(batch.num_rows for batch in batches)

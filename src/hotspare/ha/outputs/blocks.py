@@ -14,7 +14,7 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
-from hotspare.bus.contract import Outgoing
+from hotspare.bus.contract import Outgoing, RowMessages
 from hotspare.ha.outputs.message import alike, output_message, row_messages
 from hotspare.ha.ports import BlockCodec
 from hotspare.ha.rules.settings import OutputStream
@@ -46,6 +46,12 @@ class Block:
     def bytes(self) -> int:
         """The size of the largest message."""
         return max(message.size_bytes for message in self.messages)
+
+
+def messages_of(blocks: Sequence[Block]) -> Sequence[Outgoing]:
+    """Returns the messages of one stream's blocks, at least one, in order."""
+    rows = [block.messages for block in blocks if isinstance(block.messages, RowMessages)]
+    return RowMessages.joined(rows) if len(rows) == len(blocks) else [each for block in blocks for each in block.messages]
 
 
 @dataclass(slots=True)
