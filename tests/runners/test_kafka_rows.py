@@ -12,7 +12,7 @@ from hotspare.bus.contract import FORMAT_HEADER, TICK_HEADER, Message
 from hotspare.rows.batch import RAW_SCHEMA, MessageFormat
 from hotspare.runners import reading
 from hotspare.runners.reading import MessageRun
-from hotspare.runners.spark.kafka.rows import NOT_A_MESSAGE, in_order, raw_batch
+from hotspare.runners.spark.kafka.source import NOT_A_MESSAGE, in_order, raw_batch
 
 FORMATS = (MessageFormat.CSV, MessageFormat.JSON)
 ROWS = pa.schema(

@@ -8,7 +8,7 @@ import pytest
 
 from hotspare.base.errors import UsageError
 from hotspare.runners.contract import SourceTopic
-from hotspare.runners.spark.kafka.settings import java_options, source_options
+from hotspare.runners.spark.kafka.source import java_options, source_options
 
 TOPICS = (SourceTopic("a", 2), SourceTopic("b"))
 
