@@ -4,7 +4,7 @@ A commit is on the disk when it returns (synchronous=FULL), and the fencing epoc
 Append times are the machine's clock as it is; readers have to expect one that leaps or falls.
 
 Each partition has a message table of its own, keyed by offset: appends then always go to the end of a tree, which measured 1.2 to
-1.4 times the rate of one table for all, and takes less space (benchmarks/bus_sqlite.py measures the rate).
+1.4 times the rate of one table for all, and takes less space.
 """
 
 from __future__ import annotations
