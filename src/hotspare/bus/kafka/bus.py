@@ -35,7 +35,7 @@ from hotspare.bus.kafka.topics import KafkaTopics, TopicFacts, TopicKind, cluste
 from hotspare.bus.kafka.writer import TURNS, Deliveries, Record, Writer, Writers, keyed_record, patience_s, records_of
 from hotspare.bus.naming import own_partition, records_topic, whole_group
 
-OWNERS_TOPIC = "hotspare.owners"
+_OWNERS_TOPIC = "hotspare.owners"
 _SCAN_FIRST = 256
 _SCAN_MAX = 16_384
 _SCAN_BYTES = 16 << 20
@@ -56,7 +56,7 @@ class KafkaBus:
         self._publisher_records = KafkaRecords(self._topics, self._looker)
         self._appender = KafkaAppender(settings, self._topics, self._looker, self._publisher_records)
         self._ticker = KafkaTicker(settings, self._topics)
-        self._owners = KafkaOwners(settings, self._topics, self._looker)
+        self._owners = _Owners(settings, self._topics, self._looker)
         self._lock = threading.Lock()
         self._writers: dict[str, Writers] = {}
         self._records: dict[str, ProgressReader] = {}
@@ -231,7 +231,7 @@ class KafkaBus:
         configs, copies = self._topics.configs(topics), self._topics.replicas(topics)
         for topic in topics:
             if topic in configs and topic in copies:
-                is_state = topic == OWNERS_TOPIC or topic.endswith((progress_topic(""), records_topic("")))
+                is_state = topic == _OWNERS_TOPIC or topic.endswith((progress_topic(""), records_topic("")))
                 found += topic_deviations(TopicFacts(topic, is_state, copies[topic], configs[topic]), brokers)
         return found
 
@@ -364,7 +364,7 @@ def _refuse_older(group: str, epoch: int, record: GroupRecord) -> None:
         raise limits.fenced(group, epoch, record.epoch)
 
 
-class KafkaOwners:
+class _Owners:
     """Which group may publish to which partition of a topic, in one compacted topic for all groups of a cluster. Thread-safe.
 
     The key of a claim is the topic's name, followed by `/` and the number except for the first partition; no topic's name has a
@@ -376,13 +376,13 @@ class KafkaOwners:
 
     def __init__(self, settings: KafkaSettings, topics: KafkaTopics, reader: KafkaReader) -> None:
         self._topics = topics
-        self._owners = _Owners()
-        self._follower = TopicFollower(reader, Partition(OWNERS_TOPIC), self._owners.take, self._owners.clear)
-        self._writers = Writers(settings, OWNERS_TOPIC)
+        self._owners = _OwnersRead()
+        self._follower = TopicFollower(reader, Partition(_OWNERS_TOPIC), self._owners.take, self._owners.clear)
+        self._writers = Writers(settings, _OWNERS_TOPIC)
 
     def all(self) -> Mapping[Partition, str]:
         """Partition to group, as committed by now, in order of topic and number."""
-        if self._topics.partitions(OWNERS_TOPIC) is None:
+        if self._topics.partitions(_OWNERS_TOPIC) is None:
             return {}
         with self._follower.lock:
             self._follower.follow()
@@ -390,12 +390,14 @@ class KafkaOwners:
 
     def claim(self, group: str, partitions: Sequence[Partition]) -> None:
         """All or none. TopicOwned where another group has one."""
-        self._topics.create(OWNERS_TOPIC, 1, TopicKind.STATE)
-        self._write(lambda: [Record(OWNERS_TOPIC, group.encode(), _claim_key(each)) for each in self._unclaimed(group, partitions)])
+        self._topics.create(_OWNERS_TOPIC, 1, TopicKind.STATE)
+        self._write(
+            lambda: [Record(_OWNERS_TOPIC, group.encode(), _claim_key(each)) for each in self._unclaimed(group, partitions)]
+        )
 
     def release(self, group: str) -> None:
         """Give all of the group's partitions up."""
-        self._write(lambda: [Record(OWNERS_TOPIC, None, _claim_key(each)) for each, owner in self.all().items() if owner == group])
+        self._write(lambda: [Record(_OWNERS_TOPIC, None, _claim_key(each)) for each, owner in self.all().items() if owner == group])
 
     def _write(self, missing: Callable[[], list[Record]]) -> None:
         """Write the records that are missing, which is found anew with every turn: as whoever had the turn before left it."""
@@ -423,14 +425,14 @@ class KafkaOwners:
         return [partition for partition in dict.fromkeys(partitions) if partition not in owners]
 
 
-class _Owners(dict[Partition, str]):
+class _OwnersRead(dict[Partition, str]):
     """Who owns what, by the records that were read. Apart from who has the clients, which end when nobody has them any more."""
 
     def take(self, offset: int, key: bytes, value: bytes) -> None:
         try:
             partition, group = _claimed_partition(key), value.decode()
         except ValueError as error:
-            raise foreign_record(OWNERS_TOPIC, offset, key) from error
+            raise foreign_record(_OWNERS_TOPIC, offset, key) from error
         if group:
             self[partition] = group
         else:
