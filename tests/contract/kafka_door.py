@@ -13,9 +13,8 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from hotspare.bus.contract import Commit, HeaderGuard, Outgoing, Partition
-from hotspare.bus.kafka.bus import KafkaBus
+from hotspare.bus.kafka.bus import KafkaBus, KafkaProducer
 from hotspare.bus.kafka.client import parse_kafka_url
-from hotspare.bus.kafka.producer import KafkaProducer
 from hotspare.bus.kafka.progress import progress_partition
 from hotspare.bus.naming import own_partition, records_topic
 from hotspare.testing.cluster import wait_until

@@ -15,7 +15,7 @@ from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore
 from hotspare.stores.objects.store import ObjectStore
 from hotspare.stores.redis.store import RedisStore
-from hotspare.stores.sql import tables as t
+from hotspare.stores.sql import database as db
 from hotspare.stores.sql.store import SqlStore
 
 Held: TypeAlias = dict[Any, Any]
@@ -40,10 +40,10 @@ def _(store: DirectoryStore, group: str) -> Held:
 @held.register
 def _(store: SqlStore, group: str) -> Held:
     database = store._database
-    snapshots = database.rows(select(t.snapshots).where(t.snapshots.c.group_name == group))
-    pages = database.rows(select(t.pages).where(t.pages.c.snapshot.in_([row.id for row in snapshots])))
+    snapshots = database.rows(select(db.snapshots).where(db.snapshots.c.group_name == group))
+    pages = database.rows(select(db.pages).where(db.pages.c.snapshot.in_([row.id for row in snapshots])))
     hashes = [*(row.header for row in snapshots), *(row.hash for row in pages)]
-    of_content = (select(each).where(each.c.hash.in_(hashes)) for each in (t.contents, t.pieces, t.reads))
+    of_content = (select(each).where(each.c.hash.in_(hashes)) for each in (db.contents, db.pieces, db.reads))
     return dict(enumerate(sorted(map(tuple, rows)) for rows in (snapshots, pages, *map(database.rows, of_content))))
 
 
@@ -85,9 +85,9 @@ def _(store: DirectoryStore, group: str, _name: str, _: pytest.MonkeyPatch) -> N
 
 @damage.register
 def _(store: SqlStore, group: str, _name: str, _: pytest.MonkeyPatch) -> None:
-    of_group = select(t.snapshots.c.id).where(t.snapshots.c.group_name == group)
-    hashes = [row.hash for row in store._database.rows(select(t.pages.c.hash).where(t.pages.c.snapshot.in_(of_group)))]
-    assert store._database.change(update(t.pieces).where(t.pieces.c.hash.in_(hashes)).values(bytes=b"?")) == len(hashes)
+    of_group = select(db.snapshots.c.id).where(db.snapshots.c.group_name == group)
+    hashes = [row.hash for row in store._database.rows(select(db.pages.c.hash).where(db.pages.c.snapshot.in_(of_group)))]
+    assert store._database.change(update(db.pieces).where(db.pieces.c.hash.in_(hashes)).values(bytes=b"?")) == len(hashes)
 
 
 @damage.register

@@ -84,7 +84,7 @@ def _left_in_folder(place: Place) -> int:
 
 
 def _left_in_database(place: Place) -> int:
-    from hotspare.stores.sql.tables import metadata
+    from hotspare.stores.sql.database import metadata
 
     database: Any = place.store
     tables = metadata.tables.values()

@@ -14,8 +14,7 @@ import pytest
 from hotspare.base.errors import BusLocked, BusUnavailable, TopicMissing, UsageError
 from hotspare.bus.contract import Commit, Outgoing, Partition
 from hotspare.bus.open import open_bus
-from hotspare.bus.sqlite import SqliteBus
-from hotspare.bus.sqlite_schema import decode_headers, encode_headers
+from hotspare.bus.sqlite import SqliteBus, decode_headers, encode_headers
 from tests.contract.material import START_US, child, outgoing, progress, read_all, values
 
 KILLS = 20

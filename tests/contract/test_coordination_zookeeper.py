@@ -16,8 +16,7 @@ import pytest
 from hotspare.base.errors import CoordinationLost, CoordinationSuspended
 from hotspare.coordination.contract import Leader
 from hotspare.coordination.open import open_coordination
-from hotspare.coordination.zookeeper.coordination import ZooKeeperCoordination
-from hotspare.coordination.zookeeper.nodes import GroupPaths
+from hotspare.coordination.zookeeper.coordination import GroupPaths, ZooKeeperCoordination
 from hotspare.coordination.zookeeper.session import monotonic_ms
 from hotspare.testing.cluster import wait_until
 from tests.contract.material import child, member

@@ -21,9 +21,8 @@ from hotspare.stores.contract import Access, SnapshotInfo, SnapshotStatus, Store
 from hotspare.stores.directory import DirectoryStore
 from hotspare.stores.memory import MemoryStore, clock_us
 from hotspare.stores.open import open_store
-from hotspare.stores.sql.database import Database
+from hotspare.stores.sql.database import PIECE_BYTES, Database
 from hotspare.stores.sql.store import SqlStore
-from hotspare.stores.sql.tables import PIECE_BYTES
 from hotspare.stores.writing import AT_ONCE, copied
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.database_server import DatabaseServer
@@ -408,7 +407,7 @@ def test_a_host_whose_clock_is_wrong_takes_nobody_for_dead(
 
     def clear_up() -> None:
         with monkeypatch.context() as patched:
-            for module in ("sql.database", "objects.collecting", "changelog.store"):
+            for module in ("sql.database", "objects.store", "changelog.store"):
                 patched.setattr(f"hotspare.stores.{module}.clock_us", lambda: clock_us() + 3_600_000_000)
             theirs.put(group, "next", "e", 2, b"", [("p", uuid4().bytes)])
             theirs.confirm(group, "next")

@@ -173,7 +173,7 @@ def test_what_a_frozen_collector_deletes_nobody_counts_on(place: Place, monkeypa
         place.other.keep("o", 1)
         place.other.put("o", "two", "e", 2, b"header", [("p", page)])
 
-    before_call(monkeypatch, Bucket, "delete", meanwhile, once="generator object collect")
+    before_call(monkeypatch, Bucket, "delete", meanwhile, once="generator object _collect")
     place.store.discard("o", "one")
     assert page.encoded == 2
     assert place.other.get("o", "two").pages["p"] == b"doomed"

@@ -14,8 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from hotspare.base.errors import CoordinationError, CoordinationSuspended, ProjectChanged, UsageError
-from hotspare.coordination.zookeeper.coordination import ZooKeeperCoordination
-from hotspare.coordination.zookeeper.nodes import NODE_BYTES_MAX, GroupPaths
+from hotspare.coordination.zookeeper.coordination import NODE_BYTES_MAX, GroupPaths, ZooKeeperCoordination
 from hotspare.coordination.zookeeper.url import parse_zookeeper_url
 from hotspare.ha.effects import upgrading
 from hotspare.ha.effects.joining import agree_on_semantics

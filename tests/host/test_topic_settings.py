@@ -10,7 +10,7 @@ import pytest
 
 from hotspare.base.errors import UsageError
 from hotspare.bus.contract import Deviation, Outgoing, Partition
-from hotspare.bus.kafka.checks import TopicFacts, topic_deviations
+from hotspare.bus.kafka.topics import TopicFacts, topic_deviations
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.ha.effects.joining import create_topics
 from hotspare.ha.group import GroupEngine

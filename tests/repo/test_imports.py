@@ -172,7 +172,7 @@ def test_ownership_bites(path: str, text: str, package: str) -> None:
     ("path", "text"),
     [
         ("src/hotspare/runners/spark/session.py", "from pyspark.sql import SparkSession"),
-        ("src/hotspare/bus/kafka/producer.py", "import confluent_kafka"),
+        ("src/hotspare/bus/kafka/bus.py", "import confluent_kafka"),
         ("src/hotspare/bus/sqlite.py", "import sqlite3"),
     ],
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from hotspare.runners.spark.partitioned.limits import LIMITS, limits_conf
+from hotspare.runners.spark.settings import LIMITS, limits_conf
 from tests.repo.tree import Source, nodes, sources
 
-FILE = "src/hotspare/runners/spark/partitioned/limits.py"
+FILE = "src/hotspare/runners/spark/settings.py"
 LASTING = ("spark.task.", "spark.stage.", "spark.speculation", "spark.excludeOnFailure", "spark.network.", "spark.decommission")
 """What such a limit's name begins with."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.base.processes import is_process_gone, process_start
-from hotspare.runners.spark.bound_process import start_bound
+from hotspare.runners.spark.session import start_bound
 from hotspare.testing.cluster import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ SLEEPER = (sys.executable, "-c", _SLEEP)
 STARTER = f"""
 import sys, time
 from pathlib import Path
-from hotspare.runners.spark.bound_process import start_bound
+from hotspare.runners.spark.session import start_bound
 with open(sys.argv[1], "wb") as log:
     start_bound({SLEEPER!r}, log, {{}})
 time.sleep(600)

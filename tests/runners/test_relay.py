@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hotspare.runners.spark.relay import Relay
+from hotspare.runners.spark.ordered import Relay
 
 TIMEOUT_S = 60.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.base.errors import HotspareError, UsageError
-from hotspare.bus.memory_log import PartitionLog
+from hotspare.bus.memory import PartitionLog
 from hotspare.ha.rules.settings import GroupSettings
 from tests.simulation.script import Script
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from hotspare.base.inbound import Inbound
 from hotspare.bus.contract import Outgoing, Partition
-from hotspare.bus.memory import Fencing, Landed
-from hotspare.bus.memory_log import PartitionLog
+from hotspare.bus.memory import Fencing, Landed, PartitionLog
 from hotspare.coordination.contract import Member
 from hotspare.flow.semantics import SEMANTICS
 from hotspare.ha.core import CoreFactory

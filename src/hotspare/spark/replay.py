@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,15 +23,19 @@ from hotspare.model.time_fields import time_fields
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.runners.spark.session import Session, SessionOptions
 from hotspare.spark.in_task import OnBadEvents
-from hotspare.spark.stages import LOOKS_CONF, OnStages, told_of_stages
 from hotspare.spark.tables import apply
 
+OnStages = Callable[[int, int, str], None]
+"""Told how many tasks of the running stages are done, of how many, and what these stages are called."""
 _DETAIL_LENGTH_MAX = 2_000
+_LOOK_S = 0.25
+
 _CONF = {
     # Rows are shuffled and sorted here, which settings for micro-batches of few rows are not made for.
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.shuffle.partitions": "200",
-    **LOOKS_CONF,
+    # Without it Spark knows of tasks when their stage ends.
+    "spark.ui.liveUpdate.period": "100ms",
 }
 
 
@@ -85,7 +92,7 @@ def replay_tables(request: TablesRequest, told: OnStages = _untold) -> TablesRep
             until=request.until,
         )
         places = {**request.outputs, **({BAD_STREAM: request.bad} if request.bad else {})}
-        with told_of_stages(session.spark, told):
+        with _told_of_stages(session.spark, told):
             rows = {name: _written(session.spark, found[name], place) for name, place in places.items()}
         return TablesReplayed(rows, undivided)
     except PySparkException as error:
@@ -116,6 +123,30 @@ def _division(resolved: Resolved, inputs: Mapping[str, str]) -> tuple[dict[str, 
     if found:
         return None, f"{found[0].window}: {found[0].sentence}"
     return {window: fields[source] for source in resolved.sources if (window := str(source)) in inputs}, ""
+
+
+@contextmanager
+def _told_of_stages(spark: SparkSession, told: OnStages) -> Iterator[None]:
+    """Tells `told`, while the block runs, how far Spark's running stages are: a session of ours has no terminal for Spark's own
+    bar."""
+    done = threading.Event()
+    looking = threading.Thread(target=_look, args=(spark, told, done), name="stages", daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        done.set()
+        looking.join()
+
+
+def _look(spark: SparkSession, told: OnStages, done: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    while not done.wait(_LOOK_S):
+        with contextlib.suppress(Exception):  # a session that ends meanwhile answers with anything, and says so to who waits
+            stages = [stage for number in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(number)) is not None]
+            if stages:
+                names = ", ".join(f"stage {stage.stageId}" for stage in stages)
+                told(sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages), names)
 
 
 def _read(spark: SparkSession, window: str, place: str) -> DataFrame:

@@ -23,7 +23,6 @@ from hotspare.base.retry import Retry
 from hotspare.coordination.contract import Leader, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.ha.member_record import news_of
-from hotspare.testing.parent_watch import ParentWatch
 from hotspare.testing.server_process import LOOPBACK, Machine
 
 PATIENCE_S = 180.0
@@ -35,6 +34,17 @@ _STOP_TIMEOUT_S = 60.0
 _LEFT_S = 20.0
 """For so long what ends by itself may still be there: a JVM follows its engine within seconds."""
 _STALE_MS = 60_000
+_WATCHER = """
+left=
+while read -r word id; do
+  case $word in
+    began) left="$left $id" ;;
+    ended) now=$left; left=; for each in $now; do [ "$each" = "$id" ] || left="$left $each"; done ;;
+    over) exit 0 ;;
+  esac
+done
+for each in $left; do kill -9 "$each"; done
+"""
 
 
 def command(*arguments: str) -> list[str]:
@@ -86,6 +96,49 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = PATI
 def orders_of(members: Iterable[Member]) -> dict[str, int]:
     """How far each engine's input positions are, as they say."""
     return {each.engine: each.order for each in news_of(tuple(members), "", _STALE_MS)}
+
+
+class ParentWatch:
+    """Ends the engines of a cluster if the process that started them is gone without a word, as a test run that is killed. Used by
+    one thread at a time.
+
+    A shell reads a pipe: which processes began and which ended, and that all is over. If the pipe closes before that, the shell
+    ends those that are left by SIGKILL. An engine that is frozen is ended, too; its JVM follows it by itself."""
+
+    def __init__(self) -> None:
+        self._shell: subprocess.Popen[bytes] | None = None
+
+    def began(self, process_id: int) -> None:
+        if self._shell is None:
+            self._shell = subprocess.Popen(  # noqa: S603 - our own words
+                ["/bin/sh", "-c", _WATCHER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self._tell(f"began {process_id}")
+
+    def ended(self, process_id: int) -> None:
+        """Before its id may be another one's."""
+        self._tell(f"ended {process_id}")
+
+    def close(self) -> None:
+        """Nobody is watched any more; harmless when nobody was."""
+        if self._shell is None:
+            return
+        self._tell("over")
+        assert self._shell.stdin is not None
+        with contextlib.suppress(OSError):
+            self._shell.stdin.close()
+        self._shell.wait()
+        self._shell = None
+
+    def _tell(self, line: str) -> None:
+        if self._shell is not None and self._shell.stdin is not None:
+            with contextlib.suppress(OSError):  # a watcher that is gone watches nobody
+                self._shell.stdin.write(line.encode() + b"\n")
+                self._shell.stdin.flush()
 
 
 @dataclass

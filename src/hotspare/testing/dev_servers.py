@@ -1,7 +1,7 @@
 """Servers that stay up in the background for development: started, asked about and ended by what is written down in a folder.
 
-A keeper, a process of its own (`dev_keeper.py`), starts the servers, writes its record when they answer, and waits for SIGTERM. The
-servers end with it, however it ends. A process is named by its id together with its start, so that nothing else is ever ended.
+A keeper, a process of its own that runs this module, starts the servers, writes its record when they answer, and waits for SIGTERM.
+The servers end with it, however it ends. A process is named by its id together with its start, so that nothing else is ever ended.
 
     FOLDER/<kind>/record.json     `DevRecord`
     FOLDER/<kind>/keeper.log      what the keeper had to say
@@ -18,10 +18,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
+from types import FrameType
 
 from hotspare.base.errors import ClusterError, UsageError
 from hotspare.base.places import user_folder
@@ -119,7 +121,7 @@ def bring_up(folder: Path, kind: DevKind, count: int | None = None) -> DevRecord
         log = place / "keeper.log"
         with log.open("wb") as out:
             keeper = subprocess.Popen(  # noqa: S603 - our own command
-                [sys.executable, "-m", "hotspare.testing.dev_keeper", kind.value, str(folder), str(count or 1)],
+                [sys.executable, "-m", "hotspare.testing.dev_servers", kind.value, str(folder), str(count or 1)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -154,6 +156,39 @@ def take_down(folder: Path, kind: DevKind) -> DevRecord | None:
         return record
 
 
+def _keep(arguments: list[str]) -> None:
+    """Keeps servers up until SIGTERM: the process that `bring_up` starts. `arguments`: kind, folder, number of servers."""
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, _end)
+    kind, folder, count = DevKind(arguments[0]), Path(arguments[1]), int(arguments[2])
+    data = folder / kind.value / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    with _servers(kind, data, count) as (url, servers):
+        write_record(folder, kind, DevRecord(url, process_called("keeper", os.getpid()), servers))
+        threading.Event().wait()
+
+
+@contextlib.contextmanager
+def _servers(kind: DevKind, data: Path, count: int) -> Iterator[tuple[str, tuple[DevProcess, ...]]]:
+    """Gives the URL of started servers, and their processes; ends them when the block ends."""
+    if kind is DevKind.ZOOKEEPER:
+        from hotspare.testing.zookeeper_server import ZooKeeperServer
+
+        with ZooKeeperServer.start(data) as server:
+            yield server.url, (process_called("zookeeper", server.process.process_id),)
+    else:
+        from hotspare.testing.kafka_server import KafkaServers
+
+        with KafkaServers.start(data, count) as servers:
+            yield servers.url, tuple(process_called(f"broker {each.number}", each.process_id) for each in servers.brokers)
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def _wait_gone(processes: tuple[DevProcess, ...]) -> None:
     wait_until(lambda: all(process.is_gone for process in processes), "the servers end", STOP_TIMEOUT_S)
 
@@ -185,3 +220,7 @@ def _tail(log: Path) -> str:
     with contextlib.suppress(OSError):
         return log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL_LENGTH:].strip()
     return ""
+
+
+if __name__ == "__main__":
+    _keep(sys.argv[1:])

@@ -10,7 +10,7 @@ from hotspare.bus.limits import PARTITIONS_MAX
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned.application import APPLICATION_NAME_LENGTH_MAX
 from hotspare.host.partitioned.attempt import Answer, TaskOrder, engine_name, has_lease, new_run, order_of
-from hotspare.runners.spark.partitioned.limits import TASK_FAILURES_MAX
+from hotspare.runners.spark.settings import TASK_FAILURES_MAX
 
 
 def test_no_two_attempts_have_one_name_also_where_the_driver_is_a_new_one() -> None:

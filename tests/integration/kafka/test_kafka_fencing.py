@@ -14,9 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from hotspare.base.errors import Fenced, TopicOwned, UnknownResult
 from hotspare.bus.contract import SOURCE_HEADER, Commit, HeaderGuard, Outgoing, Partition
-from hotspare.bus.kafka.bus import KafkaBus
+from hotspare.bus.kafka.bus import KafkaBus, KafkaProducer
 from hotspare.bus.kafka.client import parse_kafka_url
-from hotspare.bus.kafka.producer import KafkaProducer
 from hotspare.bus.kafka.progress import progress_topic
 from hotspare.bus.kafka.writer import Record, Writer, Writers, records_of
 from hotspare.testing.cluster import wait_until

@@ -26,8 +26,7 @@ from hotspare.rows.batch import MessageFormat, NextInput
 from hotspare.runners.contract import KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.telemetry.log import Log, configure_logging
 from hotspare.testing.cluster import wait_until
-from hotspare.testing.kafka_secured import Secured
-from hotspare.testing.kafka_server import KafkaServers
+from hotspare.testing.kafka_server import KafkaServers, Secured
 from tests.contract.material import outgoing, progress
 from tests.integration.spark.subject import head
 

@@ -13,8 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from hotspare.base.errors import BusUnavailable, TopicMissing, UsageError
 from hotspare.bus.contract import Commit, Outgoing, Partition
 from hotspare.bus.kafka.bus import KafkaBus, open_kafka_bus
-from hotspare.bus.kafka.checks import CLUSTER, TopicFacts, cluster_deviations, topic_deviations
-from hotspare.bus.kafka.topics import TopicKind, new_topic_config
+from hotspare.bus.kafka.topics import CLUSTER, TopicFacts, TopicKind, cluster_deviations, new_topic_config, topic_deviations
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from tests.contract.kafka_door import empty

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hotspare.runners.spark.archive import archive_path, existing_archive
+from hotspare.runners.spark.prepare import ensure_archive
 from hotspare.runners.spark.session import Session, SessionOptions
-from hotspare.runners.spark.training import ensure_archive
 
 pytestmark = pytest.mark.spark
 

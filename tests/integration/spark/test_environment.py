@@ -14,8 +14,14 @@ from typing import Any
 import pytest
 
 from hotspare.runners.spark.partitioned import cluster as cluster_module
-from hotspare.runners.spark.partitioned.cluster import SparkCluster, SparkClusterOptions, parse_master
-from hotspare.runners.spark.partitioned.environment import EXECUTOR_PYTHON, Shipment, shipment
+from hotspare.runners.spark.partitioned.cluster import (
+    EXECUTOR_PYTHON,
+    Shipment,
+    SparkCluster,
+    SparkClusterOptions,
+    parse_master,
+    shipment,
+)
 from hotspare.runners.spark.partitioned.jobs import TaskJobs
 from hotspare.runners.spark.partitioned.place import TaskPlace
 from hotspare.testing.server_process import LOOPBACK

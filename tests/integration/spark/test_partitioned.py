@@ -16,8 +16,8 @@ import pytest
 
 from hotspare.runners.spark.partitioned.cluster import SparkCluster, SparkClusterOptions, parse_master
 from hotspare.runners.spark.partitioned.jobs import TaskJobs
-from hotspare.runners.spark.partitioned.limits import LIMITS
 from hotspare.runners.spark.partitioned.place import TaskPlace
+from hotspare.runners.spark.settings import LIMITS
 from hotspare.testing.cluster import wait_until
 
 pytestmark = pytest.mark.spark

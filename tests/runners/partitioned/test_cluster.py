@@ -1,12 +1,16 @@
-"""Masters of Spark, as a command line names them."""
+"""Masters of Spark, as a command line names them, slots that come late, and what of the package goes to the executors."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hotspare.base.errors import UsageError
+from hotspare.flow import machine_code
+from hotspare.runners.spark.partitioned import cluster
 from hotspare.runners.spark.partitioned.cluster import SLOTS_QUIET_S, SLOTS_TIMEOUT_S, Master, parse_master, slots_that_came
 
 
@@ -80,3 +84,18 @@ def test_as_many_as_are_wanted_are_not_waited_for() -> None:
     slots = Slots(0, 0, 0)
     assert slots.came(2) == 3
     assert (slots.told, slots.now_s) == ([], 0)
+
+
+@pytest.mark.parametrize("kept_in", ["hotspare/__pycache__/kernels-own/loops_1", "kept/loops_1", "loops_1"])
+def test_machine_code_of_other_versions_stays_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_in: str) -> None:
+    """Also where NUMBA_CACHE_DIR leads elsewhere, even above the package."""
+    code = "__pycache__"
+    for name in ("__init__.py", "__pycache__/a.pyc", f"{code}/kernels-own/loops_1/a.nbc", f"{code}/kernels-old/loops_1/a.nbc"):
+        path = tmp_path / "hotspare" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    monkeypatch.setattr(cluster, "hotspare", SimpleNamespace(__file__=str(tmp_path / "hotspare/__init__.py")))
+    monkeypatch.setattr(machine_code, "folder", lambda: tmp_path / kept_in)
+    found = {name for path, name in cluster._package_files(tmp_path / "sitecustomize.py") if path.is_file()}
+    own = {f"hotspare/{code}/kernels-own/loops_1/a.nbc"} if "kernels-own" in kept_in else set()
+    assert found == {"hotspare/__init__.py"} | own

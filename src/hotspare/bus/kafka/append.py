@@ -1,15 +1,15 @@
-"""Appending to Kafka, whole or not at all: in one batch, which a broker writes as one, or in a transaction where that is too small.
-
-A batch is sent when it is complete and not before: the client may wait, until `flush` says that there is nothing to wait for.
-"""
+"""Appending to Kafka: messages whole or not at all (`KafkaAppender`), and ticks, for whose answer no caller waits long
+(`KafkaTicker`)."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import sys
 import threading
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,8 @@ from hotspare.bus.kafka.records import KafkaRecords, OpenTransactions
 from hotspare.bus.kafka.topics import KafkaTopics
 from hotspare.bus.kafka.writer import TURNS, Writer, Writers, records_of
 
+_TICK_TIMEOUT_MS = 200
+_CONNECT_S = 1.0
 _SCAN_MESSAGES = 5_000
 _SCAN_BYTES = 16 << 20
 _REFUSED = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.INVALID_MSG)) | MISSING
@@ -40,7 +42,11 @@ _REFUSED = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZAT
 
 
 class KafkaAppender:
-    """Thread-safe; one append at a time."""
+    """Appends in one batch, which a broker writes as one, or in a transaction if the batch would be too large. Thread-safe; one
+    append at a time.
+
+    A batch is sent when it is complete and not before: the client may wait, until `flush` says that there is nothing to wait for.
+    """
 
     def __init__(self, settings: KafkaSettings, topics: KafkaTopics, reader: KafkaReader, records: KafkaRecords) -> None:
         self._settings = settings
@@ -99,10 +105,9 @@ class KafkaAppender:
             raise limits.message_too_large(max(sizes), bytes_max, topic)
         return sum(sizes) <= bytes_max
 
-    # --- without a transaction -------------------------------------------------------------------------------------------
-
     def _in_one_batch(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
-        client, self._client = self._client or self._new_client(), None  # until it is known to be sound
+        client = self._client or _new_client(self._settings, {"linger.ms": self._settings.timeout_ms - 1})
+        self._client = None  # until it is known to be sound
         delivered: list[int] = []
         failed: list[KafkaError] = []
 
@@ -122,27 +127,18 @@ class KafkaAppender:
         except KafkaException as error:
             raise bus_error(error, f"append to topic {partition.topic}") from error
         if failed:
-            raise append_failure(self._topics, partition, failed[0])
+            raise _append_failure(self._topics, partition, failed[0])
         if len(delivered) != len(messages) or min(delivered) < 0:
-            raise append_unknown(partition, "no answer came in time")
+            raise _append_unknown(partition, "no answer came in time")
         self._client = client
         return delivered[0]
-
-    def _new_client(self) -> Any:
-        config = {**producer_settings(self._settings), "linger.ms": self._settings.timeout_ms - 1}
-        try:
-            return Producer(config, logger=QUIET)
-        except KafkaException as error:
-            raise refused_options(self._settings) from error
-
-    # --- with one --------------------------------------------------------------------------------------------------------
 
     def _in_a_transaction(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
         writer, self._writer = self._writer or self._writers.open(), None
         try:
             first = writer.commit(records_of(partition.topic, partition.number, messages))[partition.topic][0]
         except Fenced as error:  # nobody else knows the id: a late request of our own, perhaps this very commit sent again
-            raise append_unknown(partition, error.detail) from error
+            raise _append_unknown(partition, error.detail) from error
         self._writer = writer
         return first
 
@@ -175,13 +171,13 @@ class KafkaAppender:
             except Fenced as error:
                 # The commit may have come to the broker before whoever took the turn. Then it stands against the next attempt ...
                 if record is None and not any(_has(message, guard) for message in messages):
-                    raise append_unknown(partition, error.detail) from error  # ... unless nothing of it does
+                    raise _append_unknown(partition, error.detail) from error  # ... unless nothing of it does
                 continue
             guarded.writer, guarded.record = writer, guard.record if record is None else record
             if any(_has(message, guard) for message in messages):
                 guarded.newest = max(offsets)
             return offsets[0] if offsets else self._reader.offsets(partition)[1]
-        raise append_unknown(partition, "others append to the topic with the same guard all the time")
+        raise _append_unknown(partition, "others append to the topic with the same guard all the time")
 
     def _opened(self, guarded: _Guarded, partition: Partition, guard: HeaderGuard) -> Writer:
         """The turn, and the record as whoever had it before left it."""
@@ -204,6 +200,101 @@ class KafkaAppender:
         return False
 
 
+class KafkaTicker:
+    """Writes ticks as any other messages. Thread-safe. Calls for several partitions wait for their answers at the same time: one of
+    them listens for all.
+
+    An engine ticks from the loop that keeps its lease, and one tick more or less changes nothing. So if a broker is slow or away,
+    the call returns soon, and the tick comes when it comes; until its fate is known no other one is sent for its partition."""
+
+    def __init__(self, settings: KafkaSettings, topics: KafkaTopics) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._timeout_s = min(settings.timeout_ms, _TICK_TIMEOUT_MS) / 1000
+        self._heard = threading.Condition()
+        self._is_listening = False
+        self._client: Any = None
+        self._answers: dict[Partition, _Answer] = {}
+
+    def append(self, partition: Partition, ticks: Sequence[Outgoing]) -> int:
+        """As `Bus.append`. UnknownResult as soon as no answer has come for a moment, also to an earlier call."""
+        deadline = time.monotonic() + self._timeout_s
+        with self._heard:
+            if partition in self._answers:
+                with contextlib.suppress(HotspareError):  # what became of the earlier one is nobody's question any more
+                    self._answered(partition, deadline)
+                if partition in self._answers:
+                    raise _append_unknown(partition, "no answer came to an earlier tick")
+            self._answers[partition] = self._send(partition, ticks)
+            return self._answered(partition, deadline)
+
+    def warm_up(self) -> None:
+        """Get the client ready in the background: the broker takes half a second to admit a new one."""
+        if self._client is None:
+            threading.Thread(target=self._connect, name="kafka-warm", daemon=True).start()
+
+    def close(self) -> None:
+        with self._heard:
+            self._drop()
+
+    def _drop(self) -> None:
+        self._client = None
+        self._answers.clear()
+
+    def _connect(self) -> None:
+        with contextlib.suppress(HotspareError, KafkaException):
+            client = _new_client(self._settings)
+            client.list_topics(timeout=_CONNECT_S)
+            with self._heard:
+                self._client = self._client or client
+
+    def _send(self, partition: Partition, ticks: Sequence[Outgoing]) -> _Answer:
+        if self._client is None:
+            self._client = _new_client(self._settings)
+        answer = _Answer(self._client, len(ticks))
+        try:
+            for tick in ticks:
+                headers = list(tick.headers)
+                self._client.produce(partition.topic, tick.value, None, partition.number, answer.take, headers=headers)
+        except (KafkaException, BufferError) as error:
+            self._drop()
+            raised = error if isinstance(error, KafkaException) else KafkaException(KafkaError(KafkaError._QUEUE_FULL))
+            raise bus_error(raised, f"append to topic {partition.topic}") from error
+        return answer
+
+    def _answered(self, partition: Partition, deadline: float) -> int:
+        """Wait for the answer; the first offset."""
+        answer = self._answers[partition]
+        while answer.left and (left_s := deadline - time.monotonic()) > 0:
+            if self._is_listening:
+                self._heard.wait(left_s)
+            else:
+                self._listen(answer.client, left_s)
+        if answer.left:
+            raise _append_unknown(partition, "no answer came to a tick in time")
+        self._answers.pop(partition, None)
+        if answer.failure is not None:
+            self._drop()
+            raise _append_failure(self._topics, partition, answer.failure)
+        return answer.first_offset
+
+    def _listen(self, client: Any, timeout_s: float) -> None:
+        """Until an answer comes, whosever it is. Others may send, and wait, meanwhile; then one of them listens on."""
+        self._is_listening = True
+        self._heard.release()
+        try:
+            client.poll(timeout_s)
+        finally:
+            self._heard.acquire()
+            self._is_listening = False
+            self._heard.notify_all()
+
+
+def are_ticks(messages: Sequence[Outgoing]) -> bool:
+    """Whether these are messages, and ticks alone."""
+    return bool(messages) and all(message.is_tick for message in messages)
+
+
 @dataclass
 class _Guarded:
     """The turn of one guard; `writer` while nobody else is known to have it. `newest` is the last offset that was written here,
@@ -214,6 +305,31 @@ class _Guarded:
     newest: int = -1
     record: bytes | None = None
     scope: bytes = b""
+
+
+@dataclass
+class _Answer:
+    """What the broker said of the messages of one call; `left` of them wait for a word, which `client` brings."""
+
+    client: Any
+    left: int
+    first_offset: int = -1
+    failure: KafkaError | None = None
+
+    def take(self, error: KafkaError | None, message: Any) -> None:
+        self.left -= 1
+        if error is not None:
+            self.failure = error
+        elif self.first_offset < 0:
+            self.first_offset = message.offset()
+
+
+def _new_client(settings: KafkaSettings, options: Mapping[str, Any] | None = None) -> Any:
+    """Returns a producer; `options` go over the settings of the bus."""
+    try:
+        return Producer({**producer_settings(settings), **(options or {})}, logger=QUIET)
+    except KafkaException as error:
+        raise refused_options(settings) from error
 
 
 def _flush(client: Any, timeout_s: float) -> None:
@@ -239,17 +355,17 @@ def _size(message: Outgoing) -> int:
     return message.size_bytes + len(message.headers) * HEADER_OVERHEAD_BYTES + MESSAGE_OVERHEAD_BYTES
 
 
-def append_failure(topics: KafkaTopics, partition: Partition, error: KafkaError) -> HotspareError:
+def _append_failure(topics: KafkaTopics, partition: Partition, error: KafkaError) -> HotspareError:
     """What a broker's word on a message that it did not acknowledge means."""
     if error.code() in MISSING:
         topics.forget_known(partition.topic)
         return limits.topic_missing(partition.topic)
     if error.code() in _REFUSED:
         return bus_error(KafkaException(error), f"append to topic {partition.topic}")
-    return append_unknown(partition, f"{error.name()}: {error.str()}")
+    return _append_unknown(partition, f"{error.name()}: {error.str()}")
 
 
-def append_unknown(partition: Partition, detail: str) -> UnknownResult:
+def _append_unknown(partition: Partition, detail: str) -> UnknownResult:
     """Nobody knows whether the messages are on the topic."""
     return UnknownResult(
         f"whether kafka appended to topic {partition.topic} is not known",

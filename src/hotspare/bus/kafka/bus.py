@@ -1,4 +1,5 @@
-"""The bus on Kafka: topics are Kafka's, outputs and progress go in one transaction, and the broker decides who may publish.
+"""The bus on Kafka: topics are Kafka's, outputs and progress go in one transaction, and the broker decides which engine may
+publish.
 
 Any Kafka client can read the topics; one that must not see what is not committed reads with isolation.level=read_committed.
 Where transactions end, offsets have holes.
@@ -7,25 +8,34 @@ Where transactions end, offsets have holes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
-from hotspare.base.errors import BusUnavailable, Fenced
+from hotspare.base.errors import BusError, BusUnavailable, Fenced, UnknownResult
 from hotspare.base.retry import Retry
 from hotspare.bus import limits
-from hotspare.bus.contract import Deviation, HeaderGuard, Message, Outgoing, Partition, Progress, Readers
-from hotspare.bus.kafka.append import KafkaAppender
-from hotspare.bus.kafka.checks import TopicFacts, cluster_deviations, topic_deviations
+from hotspare.bus.contract import Commit, Deviation, HeaderGuard, Message, Outgoing, Partition, Progress, Readers
+from hotspare.bus.kafka.append import KafkaAppender, KafkaTicker, are_ticks
 from hotspare.bus.kafka.client import HEADER_OVERHEAD_BYTES, MESSAGE_OVERHEAD_BYTES, KafkaSettings, parse_kafka_url
-from hotspare.bus.kafka.owners import OWNERS_TOPIC, KafkaOwners
-from hotspare.bus.kafka.producer import KafkaProducer
-from hotspare.bus.kafka.progress import ProgressReader, encode_progress, progress_partition, progress_topic, stream_key
+from hotspare.bus.kafka.progress import (
+    EPOCH_KEY,
+    GroupRecord,
+    ProgressReader,
+    TopicFollower,
+    encode_epoch,
+    encode_progress,
+    foreign_record,
+    progress_partition,
+    progress_topic,
+    stream_key,
+)
 from hotspare.bus.kafka.read import FetchWait, KafkaReader
 from hotspare.bus.kafka.records import KafkaRecords
-from hotspare.bus.kafka.ticks import KafkaTicker, are_ticks
-from hotspare.bus.kafka.topics import KafkaTopics, TopicKind
-from hotspare.bus.kafka.writer import Writers, keyed_record
+from hotspare.bus.kafka.topics import KafkaTopics, TopicFacts, TopicKind, cluster_deviations, topic_deviations
+from hotspare.bus.kafka.writer import TURNS, Deliveries, Record, Writer, Writers, keyed_record, patience_s, records_of
 from hotspare.bus.naming import own_partition, records_topic, whole_group
 
+_OWNERS_TOPIC = "hotspare.owners"
 _SCAN_FIRST = 256
 _SCAN_MAX = 16_384
 _SCAN_BYTES = 16 << 20
@@ -46,7 +56,7 @@ class KafkaBus:
         self._publisher_records = KafkaRecords(self._topics, self._looker)
         self._appender = KafkaAppender(settings, self._topics, self._looker, self._publisher_records)
         self._ticker = KafkaTicker(settings, self._topics)
-        self._owners = KafkaOwners(settings, self._topics, self._looker)
+        self._owners = _Owners(settings, self._topics, self._looker)
         self._lock = threading.Lock()
         self._writers: dict[str, Writers] = {}
         self._records: dict[str, ProgressReader] = {}
@@ -221,7 +231,7 @@ class KafkaBus:
         configs, copies = self._topics.configs(topics), self._topics.replicas(topics)
         for topic in topics:
             if topic in configs and topic in copies:
-                is_state = topic == OWNERS_TOPIC or topic.endswith((progress_topic(""), records_topic("")))
+                is_state = topic == _OWNERS_TOPIC or topic.endswith((progress_topic(""), records_topic("")))
                 found += topic_deviations(TopicFacts(topic, is_state, copies[topic], configs[topic]), brokers)
         return found
 
@@ -248,3 +258,192 @@ class KafkaBus:
 def open_kafka_bus(url: str, readers: Readers = Readers.ONE) -> KafkaBus:
     """Of `kafka://host:9092[,host:9092 ...][?option=value]`. UsageError for what is none."""
     return KafkaBus(parse_kafka_url(url), readers)
+
+
+class KafkaProducer:
+    """A `Producer` (contract): fencing by Kafka's own producer fencing, ordered by epochs that stand in the group's topic.
+
+    The broker lets only the last writer that was opened commit, whichever engine opened it. An engine that won an old epoch and
+    slept may open it last; so the first commit after a fence holds its epoch, and an engine that finds a newer one there gives
+    way. The newer engine, whose writer was taken by that, fences again (contract: the same epoch may). A commit of its own for
+    the epoch would say so earlier, and cost a failover a tenth of a second; an engine asks coordination again before it
+    publishes, which answers the same. A newer epoch that was published while this one fenced, or since the spare last read along,
+    is looked for once, with the progress that is read then, or before the first commit."""
+
+    def __init__(
+        self, group: str, topics: tuple[str, ...], writers: Writers, record: ProgressReader, settings: KafkaSettings
+    ) -> None:
+        self._group, self._settings = group, settings
+        self._place = progress_partition(group)
+        self._topics = topics
+        self._writers = writers
+        self._record = record
+        self._writer: Writer | None = None
+        self._epoch = 0
+        self._fenced_before = 0
+        """The newest epoch under which this engine ever asked for the right to publish."""
+        self._is_checked = False
+        """Whether no newer epoch stood in the topic when this one had fenced."""
+        self._unsaid: list[Record] = []
+        """Under which epoch this engine publishes, until it stands in the topic."""
+
+    def fence(self, epoch: int) -> None:
+        limits.check_epoch(epoch)
+        self._give_up()
+        self._look_first(epoch)
+        self._writer, self._epoch, self._is_checked = self._writers.open(patience_s(self._record.took_s)), epoch, False
+        self._unsaid = [keyed_record(self._place, EPOCH_KEY, encode_epoch(epoch))]
+
+    def progress(self) -> Mapping[str, Progress]:
+        if self._writer is not None and not self._is_checked:
+            return self._check().progress
+        return self._record.read().progress
+
+    def publish(self, epoch: int, commit: Commit) -> None:
+        limits.check_epoch(epoch)
+        limits.check_commit(self._group, self._topics, commit, self._settings.message_bytes_max)
+        writer = self._writer
+        if writer is None or epoch != self._epoch:
+            raise limits.fenced(self._group, epoch, self._epoch)
+        if not self._is_checked:
+            self._check()
+        number = self._place.number
+        if not any(commit.messages.values()) and not commit.progress:
+            return
+        outputs = (records_of(topic, number, messages) for topic, messages in commit.messages.items())
+        progress = (
+            keyed_record(self._place, stream_key(stream), encode_progress(each)) for stream, each in commit.progress.items()
+        )
+        try:
+            writer.commit(chain(*outputs, progress, self._unsaid), Deliveries.SAMPLED)
+        except Fenced as error:
+            self._give_up()
+            raise self._fenced(epoch, error) from error
+        except UnknownResult:
+            self._give_up()
+            raise
+        if self._unsaid:
+            self._unsaid = []
+            self._writers.warm_up()
+
+    def close(self) -> None:
+        self._give_up()
+
+    def _give_up(self) -> None:
+        self._writer, self._epoch = None, 0
+
+    def _look_first(self, epoch: int) -> None:
+        """Before it takes the right from an engine that has it rightly. What a spare read a moment ago is new enough for an epoch
+        that it has just won; whoever fences again has a reason to look."""
+        record = self._record.recent(self._settings.recent_s) if epoch > self._fenced_before else self._record.read()
+        self._fenced_before = max(epoch, self._fenced_before)
+        _refuse_older(self._group, epoch, record)
+
+    def _check(self) -> GroupRecord:
+        """What is committed; Fenced where a newer epoch published while this one fenced."""
+        try:
+            record = self._record.read()
+            _refuse_older(self._group, self._epoch, record)
+        except Fenced:
+            self._give_up()
+            raise
+        self._is_checked = True
+        return record
+
+    def _fenced(self, epoch: int, error: Fenced) -> Fenced:
+        """Under which epoch the other one publishes, where it says so already."""
+        try:
+            newest = self._record.read().epoch
+        except BusError:
+            return error
+        return limits.fenced(self._group, epoch, newest) if newest > epoch else error
+
+
+def _refuse_older(group: str, epoch: int, record: GroupRecord) -> None:
+    if record.epoch > epoch:
+        raise limits.fenced(group, epoch, record.epoch)
+
+
+class _Owners:
+    """Which group may publish to which partition of a topic, in one compacted topic for all groups of a cluster. Thread-safe.
+
+    The key of a claim is the topic's name, followed by `/` and the number except for the first partition; no topic's name has a
+    `/`.
+
+    Claims are made in transactions of one id: a group that claims takes the turn from all others, reads what is claimed, and
+    writes. Of two that claim at once, the later reads what the earlier wrote. If the answer to a transaction is lost, taking the
+    turn again ends it, and what is claimed then shows whether it took place."""
+
+    def __init__(self, settings: KafkaSettings, topics: KafkaTopics, reader: KafkaReader) -> None:
+        self._topics = topics
+        self._owners = _OwnersRead()
+        self._follower = TopicFollower(reader, Partition(_OWNERS_TOPIC), self._owners.take, self._owners.clear)
+        self._writers = Writers(settings, _OWNERS_TOPIC)
+
+    def all(self) -> Mapping[Partition, str]:
+        """Partition to group, as committed by now, in order of topic and number."""
+        if self._topics.partitions(_OWNERS_TOPIC) is None:
+            return {}
+        with self._follower.lock:
+            self._follower.follow()
+            return dict(sorted(self._owners.items(), key=lambda item: (item[0].topic, item[0].number)))
+
+    def claim(self, group: str, partitions: Sequence[Partition]) -> None:
+        """All or none. TopicOwned where another group has one."""
+        self._topics.create(_OWNERS_TOPIC, 1, TopicKind.STATE)
+        self._write(
+            lambda: [Record(_OWNERS_TOPIC, group.encode(), _claim_key(each)) for each in self._unclaimed(group, partitions)]
+        )
+
+    def release(self, group: str) -> None:
+        """Give all of the group's partitions up."""
+        self._write(lambda: [Record(_OWNERS_TOPIC, None, _claim_key(each)) for each, owner in self.all().items() if owner == group])
+
+    def _write(self, missing: Callable[[], list[Record]]) -> None:
+        """Write the records that are missing, which is found anew with every turn: as whoever had the turn before left it."""
+        for _ in TURNS.tries():
+            if not missing():
+                return
+            writer = self._writers.open()
+            try:
+                writer.commit(missing())
+            except (Fenced, UnknownResult):
+                continue
+            return
+        if missing():
+            raise BusUnavailable("many groups claim topics at the same time")
+
+    def close(self) -> None:
+        self._writers.close()
+
+    def _unclaimed(self, group: str, partitions: Sequence[Partition]) -> list[Partition]:
+        owners = self.all()
+        for partition in partitions:
+            owner = owners.get(partition, group)
+            if owner != group:
+                raise limits.topic_owned(partition, owner, group)
+        return [partition for partition in dict.fromkeys(partitions) if partition not in owners]
+
+
+class _OwnersRead(dict[Partition, str]):
+    """Who owns what, by the records that were read. Apart from who has the clients, which end when nobody has them any more."""
+
+    def take(self, offset: int, key: bytes, value: bytes) -> None:
+        try:
+            partition, group = _claimed_partition(key), value.decode()
+        except ValueError as error:
+            raise foreign_record(_OWNERS_TOPIC, offset, key) from error
+        if group:
+            self[partition] = group
+        else:
+            self.pop(partition, None)
+
+
+def _claim_key(partition: Partition) -> bytes:
+    return (f"{partition.topic}/{partition.number}" if partition.number else partition.topic).encode()
+
+
+def _claimed_partition(key: bytes) -> Partition:
+    """ValueError for what `_claim_key` did not make."""
+    topic, _, number = key.decode().partition("/")
+    return Partition(topic, int(number or 0))

@@ -1,4 +1,8 @@
-"""Topics on Kafka: looked at, and made with settings that lose nothing (SPEC B6-B12, Z20, Z21)."""
+"""Topics on Kafka: looked at, and made with settings that lose nothing (SPEC B6-B12, Z20, Z21).
+
+Existing topics may have other settings. `cluster_deviations` and `topic_deviations` judge, purely, what the cluster reports of
+them and what may follow from each deviation. Every check is "at least".
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ import re
 import shlex
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -17,7 +22,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, 
 from hotspare.base.errors import BusError, BusUnavailable, UsageError
 from hotspare.base.retry import Retry
 from hotspare.bus import limits
-from hotspare.bus.contract import Partition
+from hotspare.bus.contract import Deviation, Partition
 from hotspare.bus.kafka.client import (
     LOOK_S,
     MISSING,
@@ -30,9 +35,12 @@ from hotspare.bus.kafka.client import (
     refused_options,
 )
 
-REPLICAS_WANTED = 3
-IN_SYNC_WANTED = 2
-DAY_MS = 24 * 3600 * 1000
+CLUSTER = "(cluster)"
+_REPLICAS_WANTED = 3
+_IN_SYNC_WANTED = 2
+_HOUR_MS = 3_600_000
+_BLOCK_BYTES = 8 << 20
+_DAY_MS = 24 * 3600 * 1000
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _POLL_S = 0.005
 _UNKNOWN_S = 0.3
@@ -57,18 +65,6 @@ def check_kafka_name(topic: str) -> None:
         raise UsageError(f"topic name {topic!r} cannot be used on kafka", hint="use letters, digits, '.', '_' and '-'")
 
 
-class _Refused:
-    """That no broker lets a client in. Apart from who has the client, which goes with its threads when nobody has it any more."""
-
-    def __init__(self) -> None:
-        self.error: KafkaError | None = None
-
-    def note(self, error: KafkaError) -> None:
-        """The client's word on a connection that failed, of which a call says no more than that it did."""
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            self.error = error
-
-
 class KafkaTopics:
     """What the cluster says about topics, and how they are made. Thread-safe."""
 
@@ -83,8 +79,6 @@ class KafkaTopics:
         self._lock = threading.Lock()
         self._known: dict[str, int] = {}
         self._message_bytes_max: dict[str, int] = {}
-
-    # --- looking ---------------------------------------------------------------------------------------------------------
 
     def listed(self) -> dict[str, int]:
         """Every topic and its number of partitions, but Kafka's own."""
@@ -191,8 +185,6 @@ class KafkaTopics:
             name: min((len(p.replicas) for p in found[name].partitions.values()), default=0) for name in topics if name in found
         }
 
-    # --- changing --------------------------------------------------------------------------------------------------------
-
     def create(self, topic: str, partitions: int, kind: TopicKind = TopicKind.EVENTS) -> None:
         """No error if it exists with as many partitions. Returns when the brokers know it."""
         limits.check_topic(topic, partitions)
@@ -206,7 +198,7 @@ class KafkaTopics:
         limits.check_same_partitions(topic, existing, partitions)
 
     def _create(self, topic: str, partitions: int, kind: TopicKind) -> None:
-        replicas = min(REPLICAS_WANTED, self.brokers())
+        replicas = min(_REPLICAS_WANTED, self.brokers())
         config = new_topic_config(kind, replicas)
         new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=config)
         settled_s = self._settings.timeout_s
@@ -322,16 +314,108 @@ class KafkaTopics:
             self._listing(None, "be reached")
 
 
+class _Refused:
+    """That no broker lets a client in. Apart from who has the client, which goes with its threads when nobody has it any more."""
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        """The client's word on a connection that failed, of which a call says no more than that it did."""
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self.error = error
+
+
 def new_topic_config(kind: TopicKind, replicas: int) -> dict[str, str]:
     """Settings of a topic that hotspare creates."""
     config: dict[str, Any] = {
         "cleanup.policy": kind.value,
         "message.timestamp.type": "LogAppendTime",
         "unclean.leader.election.enable": "false",
-        "min.insync.replicas": min(IN_SYNC_WANTED, max(1, replicas - 1)),
+        "min.insync.replicas": min(_IN_SYNC_WANTED, max(1, replicas - 1)),
         "max.message.bytes": WIRE_BYTES_MAX - (1 << 20),
     }
-    config["segment.ms"] = DAY_MS  # less than Kafka's default retention of a week, which is by whole segments
+    config["segment.ms"] = _DAY_MS  # less than Kafka's default retention of a week, which is by whole segments
     if kind is TopicKind.STATE:
         config |= {"segment.bytes": 16 << 20, "min.cleanable.dirty.ratio": "0.1"}
     return {name: str(value) for name, value in config.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """`copies` is the least that any partition has; `is_state` for topics of which the newest message per key is kept."""
+
+    name: str
+    is_state: bool
+    copies: int
+    config: Mapping[str, str]
+
+
+def cluster_deviations(brokers: int, config: Mapping[str, str]) -> Iterator[Deviation]:
+    """The deviations of the topic in which Kafka itself keeps its transactions. `config` is that of a broker."""
+    if brokers < _REPLICAS_WANTED:
+        return
+    lost = "with one broker gone, commits can be forgotten and two engines can publish"
+    for setting, wanted in (
+        ("transaction.state.log.min.isr", _IN_SYNC_WANTED),
+        ("transaction.state.log.replication.factor", _REPLICAS_WANTED),
+    ):
+        value = config.get(setting)
+        if value is not None and _number(value) < wanted:
+            yield Deviation(CLUSTER, setting, value, f"at least {wanted}", lost)
+
+
+def topic_deviations(facts: TopicFacts, brokers: int) -> Iterator[Deviation]:
+    """The deviations of one topic, the worst first."""
+    yield from _losing(facts, brokers)
+    yield from _forgetting(facts)
+    config = facts.config
+    if not facts.is_state and config.get("message.timestamp.type", "") != "LogAppendTime":
+        consequence = "system time is what each publisher's clock says; it may stand still or fall"
+        deviation = _deviation(facts, "message.timestamp.type", "LogAppendTime", consequence)
+        yield replace(deviation, keeps_engines_away=True)
+    if _number(config.get("max.message.bytes", "")) < _BLOCK_BYTES and not facts.is_state:
+        consequence = "a larger block of events is refused, and an engine that has to publish one stops"
+        yield _deviation(facts, "max.message.bytes", f"at least {_BLOCK_BYTES}", consequence)
+
+
+def _losing(facts: TopicFacts, brokers: int) -> Iterator[Deviation]:
+    wanted_copies = min(_REPLICAS_WANTED, brokers)
+    if facts.copies < wanted_copies:
+        consequence = "when its broker stops, events stop; when the broker is lost, so are they"
+        yield Deviation(facts.name, "replication.factor", str(facts.copies), f"at least {wanted_copies}", consequence)
+    in_sync = _number(facts.config.get("min.insync.replicas", ""))
+    if brokers >= _REPLICAS_WANTED and in_sync < _IN_SYNC_WANTED:
+        consequence = "an event that was acknowledged can be lost with one broker"
+        yield _deviation(facts, "min.insync.replicas", f"at least {_IN_SYNC_WANTED}", consequence)
+    elif facts.copies > 1 and in_sync >= facts.copies:
+        yield _deviation(facts, "min.insync.replicas", f"less than {facts.copies}", "when any one broker stops, events stop")
+    if facts.config.get("unclean.leader.election.enable", "false") != "false":
+        consequence = "a broker that missed events can become leader: what was committed is lost"
+        yield _deviation(facts, "unclean.leader.election.enable", "false", consequence)
+
+
+def _forgetting(facts: TopicFacts) -> Iterator[Deviation]:
+    policy = facts.config.get("cleanup.policy", "")
+    if facts.is_state:
+        if policy != "compact":
+            yield _deviation(facts, "cleanup.policy", "compact", "what is committed, and who owns a topic, is forgotten with time")
+        return
+    if "compact" in policy:
+        consequence = "events vanish from the middle: an engine that catches up sees others than the one that publishes"
+        yield _deviation(facts, "cleanup.policy", "delete", consequence)
+    retention_ms = _number(facts.config.get("retention.ms", ""))
+    if 0 <= retention_ms < _HOUR_MS:
+        yield _deviation(facts, "retention.ms", f"at least {_HOUR_MS}", "an engine that was away for longer cannot catch up")
+    if 0 <= retention_ms <= _number(facts.config.get("segment.ms", "")):
+        consequence = "messages are kept up to twice as long as retention.ms says, and the disk fills up"
+        yield _deviation(facts, "segment.ms", "less than retention.ms", consequence)
+
+
+def _deviation(facts: TopicFacts, setting: str, wanted: str, consequence: str) -> Deviation:
+    return Deviation(facts.name, setting, facts.config.get(setting, "unknown"), wanted, consequence)
+
+
+def _number(text: str) -> int:
+    """-1, which Kafka uses for "no limit", where it is none."""
+    return int(text) if text.lstrip("-").isdecimal() else -1

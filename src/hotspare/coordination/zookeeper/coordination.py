@@ -17,45 +17,50 @@ which its ephemeral node tells, so is the lease, also for somebody who looks for
 
 Nobody waits in a queue of nodes for its predecessor to go, as an election by sequence alone would: a predecessor's node says that
 a session lives, not that an engine moves, and the bus needs a number that grows, not an order of arrival.
+
+**Nodes**:
+
+    ROOT/groups/GROUP/role                          the holder of the newest epoch (`_RoleNode`), in JSON
+    ROOT/groups/GROUP/members/ENGINE-0000000007     a member as it describes itself; removed with its session
+    ROOT/groups/GROUP/sessions/SESSION              of an engine that joined; removed with its session
+    ROOT/groups/GROUP/facts/NAME                    a fact, as it is or compressed
+
+Names of groups, engines and facts are free text; each is percent-encoded to one node's name.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+from urllib.parse import quote, unquote
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import ZnodeStat
 
-from hotspare.base.errors import CoordinationError, CoordinationSuspended
+from hotspare.base.errors import CoordinationError, CoordinationSuspended, UsageError
 from hotspare.base.retry import Retry
 from hotspare.coordination import record as rules
 from hotspare.coordination.contract import NOBODY, Leader, Member, Renewed
-from hotspare.coordination.zookeeper.nodes import (
-    NODE_BYTES_MAX,
-    GroupPaths,
-    RoleNode,
-    decode_fact,
-    decode_member,
-    decode_role,
-    encode_fact,
-    encode_member,
-    encode_role,
-    engine_of,
-    joining_order,
-    text_of,
-)
+from hotspare.coordination.record import FACT_BYTES_MAX, RoleRecord
 from hotspare.coordination.zookeeper.session import NODE_STATES, ZooKeeperSession, monotonic_ms
 from hotspare.coordination.zookeeper.url import ZooKeeperTarget
 
-CONTENDED = Retry(tries_max=20)
+NODE_BYTES_MAX = 900_000
+"""ZooKeeper takes 1 MiB for a whole request unless it is told otherwise."""
+_FORMAT = 1
+_SEQUENCE_LENGTH = 10
+_PLAIN, _COMPRESSED = b"p", b"z"
+_CONTENDED = Retry(tries_max=20)
 """How often one call is tried because others change the same node meanwhile. Whoever was in the way has come on: no pause."""
-FIRST_CONTACT = 1
-REMOVED_AT_ONCE = 1_000
+_FIRST_CONTACT = 1
+_REMOVED_AT_ONCE = 1_000
 """Facts: the servers do nothing else meanwhile."""
-NO_NODE = -1
+_NO_NODE = -1
 """The version of a node that is not there."""
 
 
@@ -75,7 +80,7 @@ class ZooKeeperCoordination:
         target: ZooKeeperTarget,
         clock_ms: Callable[[], int] = monotonic_ms,
         members_max: int = rules.MEMBERS_MAX,
-        removed_at_once: int = REMOVED_AT_ONCE,
+        removed_at_once: int = _REMOVED_AT_ONCE,
     ) -> None:
         """CoordinationSuspended where no server answers. A group has at most `members_max` members; a transaction removes at most
         `removed_at_once` nodes."""
@@ -86,7 +91,7 @@ class ZooKeeperCoordination:
         self._announced: set[tuple[str, str]] = set()
         self._own_members: dict[tuple[str, str], tuple[str, str]] = {}
         """(group, engine) -> session, path"""
-        self._known: dict[str, tuple[RoleNode, int]] = {}
+        self._known: dict[str, tuple[_RoleNode, int]] = {}
         """group -> the role node as this client last wrote or read it, and its version"""
         self._sightings: dict[str, _Sighting] = {}
         self._member_names: dict[str, tuple[str, ...]] = {}
@@ -101,11 +106,11 @@ class ZooKeeperCoordination:
         rules.check_group(group)
         rules.check_engine(member.engine)
         self._session.expect_engine()
-        data, session, key = encode_member(member), self._session.name, (group, member.engine)
+        data, session, key = _encode_member(member), self._session.name, (group, member.engine)
         known_session, path = self._own_members.get(key, ("", ""))
         if known_session == session:
             with contextlib.suppress(NoNodeError):
-                self._session.set(path, data, NO_NODE)  # of any version
+                self._session.set(path, data, _NO_NODE)  # of any version
                 return
         self._own_members[key] = session, self._place(GroupPaths(self._root, group), group, member.engine, data)
 
@@ -113,11 +118,11 @@ class ZooKeeperCoordination:
         """Make, or refresh, the one node of this engine and this session; those of its earlier sessions are removed. The session is
         announced, too: a campaign need not wait for it."""
         own_session = self._session.client_id[0]
-        for _ in CONTENDED.tries():
+        for _ in _CONTENDED.tries():
             self._ensure(paths)
             names = self._session.children(paths.members)
-            own = sorted((name for name in names if engine_of(name) == engine), key=joining_order)
-            if not own and len({engine_of(name) for name in names}) >= self._members_max:
+            own = sorted((name for name in names if _engine_of(name) == engine), key=_joining_order)
+            if not own and len({_engine_of(name) for name in names}) >= self._members_max:
                 raise rules.too_many_members(group, self._members_max)
             found = self._session.gathered([self._session.getting(f"{paths.members}/{name}") for name in own])
             kept = next((n for n, f in zip(own, found, strict=True) if f is not None and f[1].ephemeralOwner == own_session), None)
@@ -140,7 +145,7 @@ class ZooKeeperCoordination:
         paths = GroupPaths(self._root, group)
         self._own_members.pop((group, engine), None)
         for name in self._session.children(paths.members):
-            if engine_of(name) == engine:
+            if _engine_of(name) == engine:
                 with contextlib.suppress(NoNodeError):
                     self._session.delete(f"{paths.members}/{name}")
 
@@ -148,7 +153,7 @@ class ZooKeeperCoordination:
         found: dict[str, Member] = {}
         for path, node in self._member_nodes(group):
             with contextlib.suppress(CoordinationError):  # another version's, or nobody's: the others count all the same
-                member = decode_member(node[0], path, node[1].mtime)
+                member = _decode_member(node[0], path, node[1].mtime)
                 found.pop(member.engine, None)
                 found[member.engine] = member
         return tuple(found.values())
@@ -160,7 +165,7 @@ class ZooKeeperCoordination:
         _, listed, *nodes = session.gathered(
             [session.newest(folder), session.listing(folder), *(session.getting(f"{folder}/{name}") for name in known)]
         )
-        names = tuple(sorted(listed or (), key=joining_order))
+        names = tuple(sorted(listed or (), key=_joining_order))
         found = dict(zip(known, nodes, strict=True))
         new = [name for name in names if name not in found]
         if new:
@@ -171,7 +176,7 @@ class ZooKeeperCoordination:
                 yield f"{folder}/{name}", found[name]
 
     def groups(self) -> Sequence[str]:
-        return tuple(sorted(text_of(name) for name in self._session.children(f"{self._root}/groups")))
+        return tuple(sorted(_text_of(name) for name in self._session.children(f"{self._root}/groups")))
 
     def leader(self, group: str) -> Leader:
         paths, session = GroupPaths(self._root, group), self._session
@@ -180,7 +185,7 @@ class ZooKeeperCoordination:
         )
         if role is None:
             return NOBODY
-        node = decode_role(role[0], paths.role)
+        node = _decode_role(role[0], paths.role)
         if node.record.epoch:  # such a node is never removed, so its version names what it says
             self._known[group] = node, role[1].version
         left_ms = self._lease_left_ms(group, node)
@@ -194,9 +199,9 @@ class ZooKeeperCoordination:
         if session in sessions:
             self._alive[group] = contact, session
             return False
-        return contact == FIRST_CONTACT or self._alive.get(group) == (contact, session)
+        return contact == _FIRST_CONTACT or self._alive.get(group) == (contact, session)
 
-    def _lease_left_ms(self, group: str, node: RoleNode) -> int:
+    def _lease_left_ms(self, group: str, node: _RoleNode) -> int:
         now_ms = self._answered_ms()
         return node.lease_ms - (now_ms - self._sighted(group, node, now_ms))
 
@@ -204,7 +209,7 @@ class ZooKeeperCoordination:
         """This client's clock, standing still while it is not answered."""
         return self._clock_ms() - self._session.silence_ms
 
-    def _sighted(self, group: str, node: RoleNode, now_ms: int) -> int:
+    def _sighted(self, group: str, node: _RoleNode, now_ms: int) -> int:
         """When this client first saw the node's renewal, which may be now."""
         renewal, known = (self._session.contact, node.record.epoch, node.renewals), self._sightings.get(group)
         if known is None or known.renewal != renewal:
@@ -216,9 +221,9 @@ class ZooKeeperCoordination:
         rules.check_engine(member.engine)
         rules.check_lease(lease_ms)
 
-        def won(node: RoleNode) -> RoleNode | None:
+        def won(node: _RoleNode) -> _RoleNode | None:
             record = rules.campaigned(node.record, expected_epoch, member, 0)
-            return None if record is None else RoleNode(record, lease_ms, 0, self._session.name)
+            return None if record is None else _RoleNode(record, lease_ms, 0, self._session.name)
 
         node = self._change_role(group, won)
         return None if node is None else node.record.epoch
@@ -226,17 +231,17 @@ class ZooKeeperCoordination:
     def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> Renewed | None:
         rules.check_lease(lease_ms)
 
-        def renewed(node: RoleNode) -> RoleNode | None:
+        def renewed(node: _RoleNode) -> _RoleNode | None:
             record = rules.renewed(node.record, epoch, engine, 0)
-            return None if record is None else RoleNode(record, lease_ms, node.renewals + 1, self._session.name)
+            return None if record is None else _RoleNode(record, lease_ms, node.renewals + 1, self._session.name)
 
         node = self._change_role(group, renewed)
         return None if node is None else Renewed(node.record.asked)
 
     def release(self, group: str, epoch: int, engine: str, successor: str) -> bool:
-        def released(node: RoleNode) -> RoleNode | None:
+        def released(node: _RoleNode) -> _RoleNode | None:
             record = rules.released(node.record, epoch, engine, successor)
-            return None if record is None else RoleNode(record)
+            return None if record is None else _RoleNode(record)
 
         return self._change_role(group, released) is not None
 
@@ -248,7 +253,7 @@ class ZooKeeperCoordination:
         return self._role(GroupPaths(self._root, group))[0].record.asked
 
     def withdraw_switchover(self, group: str) -> None:
-        def withdrawn(node: RoleNode) -> RoleNode | None:
+        def withdrawn(node: _RoleNode) -> _RoleNode | None:
             return None if node.record.asked is None else replace(node, record=replace(node.record, asked=None))
 
         self._change_role(group, withdrawn)
@@ -256,15 +261,15 @@ class ZooKeeperCoordination:
     def fact(self, group: str, name: str) -> bytes | None:
         path = GroupPaths(self._root, group).fact(name)
         try:
-            return decode_fact(self._session.get(path)[0], path)
+            return _decode_fact(self._session.get(path)[0], path)
         except NoNodeError:
             return None
 
     def set_fact_once(self, group: str, name: str, value: bytes) -> bytes:
         rules.check_group(group)
         rules.check_fact(name, value)
-        paths, data = GroupPaths(self._root, group), encode_fact(name, value)
-        for _ in CONTENDED.tries():
+        paths, data = GroupPaths(self._root, group), _encode_fact(name, value)
+        for _ in _CONTENDED.tries():
             try:
                 self._ensure(paths)
                 self._session.create(paths.fact(name), data)
@@ -279,7 +284,7 @@ class ZooKeeperCoordination:
         raise _contended(group)
 
     def fact_names(self, group: str) -> Sequence[str]:
-        return tuple(text_of(name) for name in self._session.children(GroupPaths(self._root, group).facts))
+        return tuple(_text_of(name) for name in self._session.children(GroupPaths(self._root, group).facts))
 
     def remove_facts(self, group: str, names: Sequence[str]) -> None:
         paths = GroupPaths(self._root, group)
@@ -298,7 +303,7 @@ class ZooKeeperCoordination:
 
     def forget(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
         paths = GroupPaths(self._root, group)
-        for _ in CONTENDED.tries():
+        for _ in _CONTENDED.tries():
             present = self._session.children(paths.base)
             if not present and self._session.get_or_none(paths.base) is None:
                 return
@@ -325,7 +330,7 @@ class ZooKeeperCoordination:
             for name in self._session.children(container):
                 change.delete(f"{container}/{name}")
         if node.record.epoch:
-            change.set_data(paths.role, encode_role(RoleNode(rules.forgotten(node.record))), version)
+            change.set_data(paths.role, _encode_role(_RoleNode(rules.forgotten(node.record))), version)
         else:
             self._ensured.discard(paths.base)
             for name in present:
@@ -337,19 +342,19 @@ class ZooKeeperCoordination:
         """The members that joined through this client are gone with it."""
         self._session.close()
 
-    def _role(self, paths: GroupPaths) -> tuple[RoleNode, int]:
+    def _role(self, paths: GroupPaths) -> tuple[_RoleNode, int]:
         """What the role node says, and its version."""
         found = self._session.get_or_none(paths.role)
-        return (RoleNode(), NO_NODE) if found is None else (decode_role(found[0], paths.role), found[1].version)
+        return (_RoleNode(), _NO_NODE) if found is None else (_decode_role(found[0], paths.role), found[1].version)
 
-    def _change_role(self, group: str, change: Callable[[RoleNode], RoleNode | None]) -> RoleNode | None:
+    def _change_role(self, group: str, change: Callable[[_RoleNode], _RoleNode | None]) -> _RoleNode | None:
         """Write what `change` makes of the role, if nobody else wrote it meanwhile; else try again. None where `change` says so.
 
         What this client wrote or read last is tried first, without reading: the holder's renewal is one round trip, and so is the
         campaign of a spare that has just read who leads.
         """
         paths, guess = GroupPaths(self._root, group), self._known.pop(group, None)
-        for _ in CONTENDED.tries():
+        for _ in _CONTENDED.tries():
             before, version = guess or self._role(paths)
             after = change(before)
             if after is not None:
@@ -369,13 +374,13 @@ class ZooKeeperCoordination:
             guess = None
         raise _contended(group)
 
-    def _write_role(self, paths: GroupPaths, node: RoleNode, version: int) -> int:
+    def _write_role(self, paths: GroupPaths, node: _RoleNode, version: int) -> int:
         """The new version. The holder's session is announced before anyone can read that it holds the role."""
-        data = encode_role(node)
+        data = _encode_role(node)
         self._ensure(paths)
         if node.session:
             self._announce(paths, node.session)
-        if version == NO_NODE:
+        if version == _NO_NODE:
             self._session.create(paths.role, data)
             return 0
         return int(self._session.set(paths.role, data, version).version)
@@ -412,3 +417,135 @@ def _deletion_bytes(node: str) -> int:
 
 def _contended(group: str) -> CoordinationSuspended:
     return CoordinationSuspended(f"too many change group {group[:80]} in zookeeper at once")
+
+
+@dataclass(frozen=True, slots=True)
+class _RoleNode:
+    """What the role node says. `renewals` counts within the epoch, so that every renewal can be seen from outside.
+
+    `session`: the holder's, as the name of its node. `record.lease_end_ms` is unused: there is no clock to which it could refer.
+    """
+
+    record: RoleRecord = field(default_factory=RoleRecord)
+    lease_ms: int = 0
+    renewals: int = 0
+    session: str = ""
+
+
+class GroupPaths:
+    """Where a group's nodes stand."""
+
+    def __init__(self, root: str, group: str) -> None:
+        self.base = f"{root}/groups/{_node_name(group)}"
+        self.role = f"{self.base}/role"
+        self.members = f"{self.base}/members"
+        self.sessions = f"{self.base}/sessions"
+        self.facts = f"{self.base}/facts"
+
+    @property
+    def containers(self) -> tuple[str, ...]:
+        return self.members, self.sessions, self.facts
+
+    def fact(self, name: str) -> str:
+        return f"{self.facts}/{_node_name(name)}"
+
+    def session(self, session: str) -> str:
+        return f"{self.sessions}/{session}"
+
+    def member_prefix(self, engine: str) -> str:
+        """ZooKeeper puts a number behind it, in order of joining."""
+        return f"{self.members}/{_node_name(engine)}-"
+
+
+def _node_name(text: str) -> str:
+    """`.` and `..` mean something to ZooKeeper, so no point is left."""
+    return quote(text, safe="").replace(".", "%2E")
+
+
+def _text_of(name: str) -> str:
+    return unquote(name)
+
+
+def _engine_of(name: str) -> str:
+    """The engine that a member node's name tells of."""
+    return _text_of(name[: -_SEQUENCE_LENGTH - 1])
+
+
+def _joining_order(name: str) -> str:
+    return name[-_SEQUENCE_LENGTH:]
+
+
+def _encode_role(node: _RoleNode) -> bytes:
+    values = asdict(node)
+    record = values.pop("record")
+    del record["lease_end_ms"]
+    data = json.dumps({"format": _FORMAT, **values, **record}, separators=(",", ":")).encode()
+    if len(data) > NODE_BYTES_MAX:
+        raise UsageError("what is said about a group's role is too long for zookeeper")
+    return data
+
+
+def _decode_role(data: bytes, path: str) -> _RoleNode:
+    """CoordinationError for what no hotspare of this version has written."""
+    values = _document(data, path)
+    try:
+        own = {f.name: values.pop(f.name) for f in fields(_RoleNode) if f.name != "record"}
+        return _RoleNode(RoleRecord(**values), **own)
+    except (KeyError, TypeError) as error:
+        raise _unreadable(path) from error
+
+
+def _encode_member(member: Member) -> bytes:
+    """Of a description that is too long, what is for people is left out first, then the numbers that only rank."""
+    for shortened in (member, replace(member, detail={}), replace(member, detail={}, sequences={})):
+        data = json.dumps({"format": _FORMAT, **asdict(shortened)}, separators=(",", ":")).encode()
+        if len(data) <= NODE_BYTES_MAX:
+            return data
+    raise UsageError(f"the description of engine {member.engine[:40]!r} is too long for zookeeper")
+
+
+def _decode_member(data: bytes, path: str, seen_ms: int) -> Member:
+    """`seen_ms`: when the node was written, by the servers' clock."""
+    values = _document(data, path)
+    try:
+        return Member(**{**values, "seen_ms": seen_ms})
+    except TypeError as error:
+        raise _unreadable(path) from error
+
+
+def _encode_fact(name: str, value: bytes) -> bytes:
+    plain = _PLAIN + value
+    data = plain if len(plain) <= NODE_BYTES_MAX else _COMPRESSED + zlib.compress(value, 9)
+    if len(data) > NODE_BYTES_MAX:
+        text = f"fact {name[:40]!r} of {len(value)} bytes does not fit into zookeeper"
+        raise UsageError(text, hint=f"{NODE_BYTES_MAX} bytes are allowed, compressed")
+    return data
+
+
+def _decode_fact(data: bytes, path: str) -> bytes:
+    kind, value = data[:1], data[1:]
+    if kind == _PLAIN:
+        return value
+    try:
+        unpacking = zlib.decompressobj()
+        whole = unpacking.decompress(value, FACT_BYTES_MAX)
+    except zlib.error as error:
+        raise _unreadable(path) from error
+    if kind != _COMPRESSED or not unpacking.eof:
+        raise _unreadable(path)
+    return whole
+
+
+def _document(data: bytes, path: str) -> dict[str, Any]:
+    try:
+        values = json.loads(data)
+    except ValueError as error:
+        raise _unreadable(path) from error
+    if not isinstance(values, dict) or values.pop("format", None) != _FORMAT:
+        raise _unreadable(path)
+    return values
+
+
+def _unreadable(path: str) -> CoordinationError:
+    text = f"zookeeper node {path} holds nothing that this version of hotspare wrote"
+    return CoordinationError(text, hint="does another program, or another version, use it?")

@@ -1,6 +1,6 @@
 """An archive of Spark's loaded classes, from which a JVM starts in less than half the time (docs/spark.md has the figures).
 
-This is where it is looked for; `training.py` makes it, once per machine. The JVM itself checks that an archive fits, and does
+This is where it is looked for; `prepare.py` makes it, once per machine. The JVM itself checks that an archive fits, and does
 without it otherwise.
 """
 

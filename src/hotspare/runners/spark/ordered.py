@@ -28,7 +28,6 @@ from hotspare.runners.reading import by_shard, complete_positions, decoding_size
 from hotspare.runners.spark.archive import existing_archive
 from hotspare.runners.spark.failure import unpack
 from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, HINT, available, cache_folder, cached_kafka_source, ensure_kafka_source
-from hotspare.runners.spark.relay import Relay
 from hotspare.runners.spark.session import Session, SessionOptions
 from hotspare.runners.spark.source import BusReading
 from hotspare.runners.spark.span import OnSpanBatch
@@ -293,6 +292,50 @@ class OrderedRunner:
         session.stop()
         self._relay.close()
         self._report(RunnerEnd(EndCause.STOPPED))
+
+
+class Relay:
+    """Works on one batch while Spark reads the next: what foreachBatch gives is handed to a thread, one at a time, in order.
+
+    At most one task is being worked on, and nothing waits behind it. `give` and `idle` may be called from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._task: Callable[[], None] | None = None
+        self._closed = False
+        threading.Thread(target=self._work, name="relay", daemon=True).start()
+
+    def give(self, task: Callable[[], None]) -> None:
+        """Returns when the task before this one is done. `task` must not raise. After `close` nothing is worked on."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._task is None or self._closed)
+            if not self._closed:
+                self._task = task
+                self._changed.notify_all()
+
+    def idle(self, timeout_s: float | None = None) -> bool:
+        """Wait until nothing is worked on; False where that takes longer."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._task is None, timeout_s)
+
+    def close(self) -> None:
+        """Finishes the current task and unblocks waiting callers of `give`."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._task is not None or self._closed)
+                task = self._task
+            if task is None:
+                return
+            task()
+            with self._changed:
+                self._task = None
+                self._changed.notify_all()
 
 
 def _end_of(query: StreamingQuery) -> str:

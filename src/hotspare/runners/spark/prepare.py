@@ -1,12 +1,29 @@
-"""Fetches and makes what Spark needs on this machine, ahead of time: `python -m hotspare.runners.spark.prepare`."""
+"""Fetches and makes what Spark needs on this machine, ahead of time: `python -m hotspare.runners.spark.prepare`.
+
+It fetches jars, and makes the archive of Spark's loaded classes by a session that runs a small query and writes its classes when it
+ends.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sys
+import tempfile
+import threading
+import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from hotspare.base.errors import HotspareError
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+
+from hotspare.base.errors import HotspareError, RunnerError
+from hotspare.bus.contract import Outgoing, Partition
+from hotspare.bus.open import open_bus
+from hotspare.runners.contract import BatchLimits, RunnerEnd, RunnerInput, SourceTopic
+from hotspare.runners.spark.archive import archive_path
 from hotspare.runners.spark.jars import (
     BARE_FILE_SYSTEM,
     KAFKA_SOURCE,
@@ -16,7 +33,14 @@ from hotspare.runners.spark.jars import (
     ensure,
     through_spark,
 )
-from hotspare.runners.spark.training import ensure_archive
+from hotspare.runners.spark.ordered import OrderedRunner
+from hotspare.runners.spark.session import Session, SessionOptions
+
+TRAINING_TIMEOUT_S = 180.0
+_KEPT = 4
+_TRAINING_BATCHES = 5
+_NOT_LOADED = ("META-INF", "module-info", "org.apache.kafka.shaded", "org.apache.kafka.clients.producer", "org.apache.kafka.server")
+_LIMITS = BatchLimits(messages_max=10)
 
 
 def main() -> int:
@@ -38,6 +62,77 @@ def _said(make: Callable[[], Path]) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
+
+
+def ensure_archive(folder: Path, bare_file_system: Path | None, kafka_source: tuple[Path, ...] = ()) -> Path:
+    """The archive's path; made first where it is missing, which takes about half a minute. RunnerError where that fails."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = archive_path(folder, bare_file_system, kafka_source)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.is_file():
+            with tempfile.TemporaryDirectory(dir=folder) as fresh:
+                written = Path(fresh) / path.name
+                _train(Path(fresh), written, bare_file_system, kafka_source)
+                if not written.is_file():
+                    raise RunnerError("the JVM wrote no archive of its classes")
+                written.chmod(0o644)
+                written.replace(path)
+                _forget_old(folder)
+    return path
+
+
+def _forget_old(folder: Path) -> None:
+    """Keep the newest few: an update of Java or of Spark leaves one behind that nobody reads again."""
+    found = sorted(folder.glob("classes-*.jsa"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
+    for old in found[_KEPT:]:
+        old.unlink(missing_ok=True)
+
+
+def _train(folder: Path, written: Path, bare_file_system: Path | None, kafka_source: tuple[Path, ...]) -> None:
+    """Run a query over a few batches, so that the archive holds what an engine loads."""
+    url = f"sqlite:///{folder / 'training.db'}"
+    bus = open_bus(url)
+    bus.create_topic("in")
+    bus.append(Partition("in"), [Outgoing(b"1")] * (_TRAINING_BATCHES * _LIMITS.messages_max))
+    seen = threading.Semaphore(0)
+    ended = threading.Event()
+
+    def on_end(_end: RunnerEnd) -> None:
+        ended.set()
+        seen.release(_TRAINING_BATCHES)
+
+    options = SessionOptions(
+        cores=os.cpu_count() or 1, bare_file_system=bare_file_system, kafka_source=kafka_source, archive_to_write=written
+    )
+    source = RunnerInput(url, (SourceTopic("in"),), _same, limits=_LIMITS)
+    runner = OrderedRunner(source, lambda _table, _next: seen.release(), on_end, options)
+    try:
+        runner.start({})
+        if not all(seen.acquire(timeout=TRAINING_TIMEOUT_S) for _ in range(_TRAINING_BATCHES)) or ended.is_set():
+            raise RunnerError("spark gave no batch while its classes were recorded")
+        _load_classes(runner.session, kafka_source)
+    finally:
+        runner.stop()
+        bus.close()
+
+
+def _load_classes(session: Session, jars: tuple[Path, ...]) -> None:
+    """Load what an engine on Kafka loads: without a broker no query would do it."""
+    jvm = session.spark.sparkContext._jvm
+    loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
+    for jar in jars:
+        with zipfile.ZipFile(jar) as content:
+            names = [name.removesuffix(".class").replace("/", ".") for name in content.namelist() if name.endswith(".class")]
+        for name in names:
+            if not name.startswith(_NOT_LOADED):
+                with suppress(Py4JJavaError):  # some stand on libraries that a reader does without
+                    jvm.java.lang.Class.forName(name, False, loader)  # noqa: FBT003 - Java's own signature
+
+
+def _same(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """A head that changes nothing."""
+    return [raw]
 
 
 if __name__ == "__main__":

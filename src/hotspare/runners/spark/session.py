@@ -1,23 +1,26 @@
 """A Spark session with a JVM of its own: started here, watched here, gone when this process is gone.
 
 The JVM is started without spark-submit, whose launcher is a JVM of its own and whose Python side forks with code between fork
-and exec. On Linux the kernel kills the JVM when this process dies (bound_process.py); elsewhere it reads a pipe from this process
-and exits when the pipe closes.
+and exec. On Linux the kernel kills the JVM when this process dies, however it dies (`start_bound`); elsewhere the JVM reads a pipe
+from this process and exits when the pipe closes. A JVM that notices by itself that its engine is gone stops Spark in good order
+first, and takes a core for that just when a spare on the same machine takes over.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import pyspark
 from pyspark import SparkConf, SparkContext
@@ -28,7 +31,6 @@ import hotspare
 from hotspare.base.errors import RunnerError
 from hotspare.base.interpreter import ENVIRONMENT
 from hotspare.base.scratch import make_scratch
-from hotspare.runners.spark.bound_process import start_bound
 from hotspare.runners.spark.jre import find_java
 from hotspare.runners.spark.settings import jvm_options, session_conf
 
@@ -37,6 +39,19 @@ STOP_TIMEOUT_S = 3.0
 ARCHIVE_TIMEOUT_S = 120.0
 _POLL_S = 0.005
 _LOG_TAIL_LENGTH = 2_000
+_BECOME = """
+import ctypes, os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+if sys.platform == "linux":
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit("the process that starts this one is gone")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Becomes the command. Ctrl-C is not for it: the process that started it decides. Set here and not between fork and exec, where a
+process that has threads must not run Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +165,32 @@ def _environment(home: Path, info: Path) -> dict[str, str]:
         "LC_ALL": "C.UTF-8",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info),
     }
+
+
+def start_bound(command: Sequence[str], log: IO[bytes], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Starts `command`, an absolute path and its arguments, as a process that on Linux dies with this one at once. Its standard
+    input is a pipe, what it writes goes to `log`.
+
+    It leaves Ctrl-C to this process, whose process group it shares. RunnerError if it cannot be started.
+    """
+    whole = [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *command]
+    started: queue.SimpleQueue[subprocess.Popen[bytes] | Exception] = queue.SimpleQueue()
+
+    def hold() -> None:
+        # The kernel kills it when the thread that started it ends, so that one waits for it.
+        try:
+            process = subprocess.Popen(whole, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)  # noqa: S603 - ours
+        except Exception as error:
+            started.put(error)
+            return
+        started.put(process)
+        process.wait()
+
+    threading.Thread(target=hold, name="bound-process", daemon=True).start()
+    outcome = started.get()
+    if isinstance(outcome, Exception):
+        raise RunnerError(f"{command[0]} cannot be started", detail=str(outcome)) from outcome
+    return outcome
 
 
 def log_tail(scratch: Path) -> str:

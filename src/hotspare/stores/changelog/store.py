@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 import time
 import uuid
@@ -23,11 +24,9 @@ from typing import TypeVar
 
 from hotspare.base.errors import SnapshotFormat, StoreError
 from hotspare.stores import later, limits
-from hotspare.stores.changelog.cache import PageCache
-from hotspare.stores.changelog.collecting import collect
 from hotspare.stores.changelog.records import GroupRecords, ManifestRecords, Said, key, value
 from hotspare.stores.changelog.topics import Topic, parse_url
-from hotspare.stores.content import Blob, blob_of
+from hotspare.stores.content import Blob, blob_of, checksum_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, StoredSnapshot
 from hotspare.stores.memory import clock_us
 from hotspare.stores.settings import DEFAULT, StoreSettings
@@ -40,6 +39,9 @@ _CLAIM_EVERY_US = 60_000_000
 _WRITE_TRIES_MAX = 5
 _CLAIMED_AT_ONCE = 2_000
 """So many names of pages are in one message."""
+_UNFINISHED = "tmp-"
+_CACHED_FILE = re.compile(rf"{_UNFINISHED}[0-9a-f]{{32}}|[0-9a-f]{{32}}-[0-9a-f]{{32}}")
+"""Names of files that such a cache has: a page that is being written, and one by its hash and its writer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class ChangelogStore:
         self._access, self._settings = access, settings
         topics = (Topic(client, f"{name}.{part}", access, settings.kafka_call_s) for part in ("manifests", "pages"))
         self._manifests, self._pages = topics
-        self._cache = PageCache(Path(cache) if cache else None)
+        self._cache = _PageCache(Path(cache) if cache else None)
         self._lock = threading.Lock()
         self._state = ManifestRecords()
         self._read_s = time.monotonic()
@@ -175,8 +177,6 @@ class ChangelogStore:
     def close(self) -> None:
         """Nothing to give back."""
 
-    # --- what writers and collectors share -------------------------------------------------------------------------------
-
     def group(self, name: str) -> GroupRecords:
         """As it is now."""
         return self._read(lambda state: state.group(name))
@@ -221,8 +221,6 @@ class ChangelogStore:
             with contextlib.suppress(ValueError):
                 found |= {each.name: each for each in self.manifest(shot).values()}
         return found
-
-    # --- parts -----------------------------------------------------------------------------------------------------------
 
     def _read(self, ask: Callable[[ManifestRecords], _T]) -> _T:
         """Of all that is there now. What was read long ago is read anew: tombstones go after a day."""
@@ -290,7 +288,7 @@ class ChangelogStore:
         gone = [shot for shot in state.of("shot") if shot.value["name"] in names]
         self.say(*((key(group, "dropped", shot.of), value()) for shot in gone))
         with contextlib.suppress(StoreError):
-            collect(self, group, self._settings.writer_gone_s)
+            _collect(self, group, self._settings.writer_gone_s)
             shots = [shot for each in self._read(ManifestRecords.groups) for shot in self.group(each).of("shot")]
             there = {shot.of for shot in shots}
             self._known = {writer: pages for writer, pages in self._known.items() if writer in there}
@@ -405,3 +403,100 @@ class _Writing:
         self._claimed_us = clock_us()
         self._claims.append(key(self._group, "claim", self.writer, str(len(self._claims))))
         self._store.say((self._claims[-1], value(alive_us=self._claimed_us, pages=sorted(pages))))
+
+
+def _collect(store: ChangelogStore, group: str, writer_gone_s: float) -> None:
+    """Deletes pages that no snapshot names, by tombstones, then the records that told of them. SnapshotFormat if a snapshot has
+    another format: it may name more than can be read, and nothing is deleted. `writer_gone_s`: as in `StoreSettings`."""
+    _abandon(store, group, int(writer_gone_s * 1e6))
+    _end_superseded(store, group)
+    state = store.group(group)
+    gone = [shot for shot in state.of("shot") if state.is_gone(shot)]
+    pages = store.named(gone)
+    candidates = pages.keys() - store.named(_live(state)).keys() - state.claimed()
+    if candidates:
+        store.say((key(group, "doomed", uuid.uuid4().hex), value(pages=sorted(candidates))))
+        state = store.group(group)
+        going = candidates - store.named(_live(state)).keys() - state.claimed()
+        store.delete_pages(each for name in sorted(going) for each in pages[name].keys)
+    claimed = store.group(group).claimed()
+    done = [shot for shot in gone if not store.named([shot]).keys() & claimed]
+    _forget(store, state, done)
+    _spare(store, group)
+
+
+def _live(state: GroupRecords) -> list[Said]:
+    return [shot for shot in state.of("shot") if not state.is_gone(shot)]
+
+
+def _abandon(store: ChangelogStore, group: str, gone_us: int) -> None:
+    """End writers that were not heard of for long, and what they wrote in vain. No clock of a host is asked: it might be wrong."""
+    state = store.group(group)
+    old = {writer for writer, alive_us in state.alive_us().items() if state.newest_us - alive_us > gone_us}
+    store.say(*((key(group, "abandoned", writer), value()) for writer in sorted(old)))
+    state = store.group(group)
+    claims = [said for said in state.of("claim") if said.of not in state.alive_us()]
+    dead = {said.of for said in claims} - {shot.of for shot in state.of("shot")}
+    if dead:
+        store.delete_pages(sorted(store.page_keys(dead)))
+    store.say(*((said.key, None) for said in claims))
+
+
+def _end_superseded(store: ChangelogStore, group: str) -> None:
+    """Candidates in whose place there is another one of the same name: their writer died before it ended them."""
+    state = store.group(group)
+    old = [shot for current in state.current() for shot in state.named(current.value["name"])[1:]]
+    store.say(*((key(group, "replaced", shot.of, uuid.uuid4().hex), value()) for shot in old))
+
+
+def _forget(store: ChangelogStore, state: GroupRecords, gone: list[Said]) -> None:
+    """The snapshot first: what says that it is none goes behind it."""
+    writers = {shot.of for shot in gone}
+    store.say(*((shot.key, None) for shot in gone))
+    there = {shot.of for shot in state.of("shot")} - writers
+    kinds = ("confirmed", "replaced", "dropped")
+    store.say(*((said.key, None) for kind in kinds for said in state.of(kind) if said.of not in there))
+
+
+def _spare(store: ChangelogStore, group: str) -> None:
+    """Words on pages that no record names any more."""
+    state = store.group(group)
+    named = store.named(state.of("shot")).keys()
+    store.say(*((said.key, None) for said in state.of("doomed") if not named & set(said.value["pages"])))
+
+
+class _PageCache:
+    """Pages on a machine's disk, in a folder that may be deleted at any time and that several engines share; None keeps nothing.
+    Whatever is missing or damaged there is read from the topic again. No errors. Files of other programs stay."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    @property
+    def is_kept(self) -> bool:
+        return self._folder is not None
+
+    def get(self, name: str) -> bytes | None:
+        """None where it is not there whole."""
+        if self._folder is None:
+            return None
+        with contextlib.suppress(OSError):
+            content = (self._folder / name).read_bytes()
+            return content if checksum_of(content) == name.partition("-")[0] else None
+        return None
+
+    def put(self, name: str, content: bytes) -> None:
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                temporary = self._folder / f"{_UNFINISHED}{uuid.uuid4().hex}"
+                temporary.write_bytes(content)
+                temporary.replace(self._folder / name)
+
+    def keep(self, names: set[str]) -> None:
+        """Delete all other pages."""
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                for path in self._folder.iterdir():
+                    if path.name not in names and _CACHED_FILE.fullmatch(path.name):
+                        path.unlink(missing_ok=True)

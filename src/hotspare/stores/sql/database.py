@@ -1,4 +1,17 @@
-"""How a snapshot database is reached: the URL, the driver's settings, transactions that are tried again, and its errors as ours."""
+"""A snapshot database: its URL, the driver's settings, transactions that are tried again, its errors as ours, and its tables.
+
+What one row promises about another is a foreign key, so that the database itself refuses a snapshot whose content is not stored,
+whatever other clients delete meanwhile.
+
+    stores      the database's random id, and the version of these tables
+    writers     who is writing a snapshot now
+    readers     who reads a large snapshot now; what each will yet ask for (`reads`)
+    contents    what pages and headers consist of, named by its checksum, in pieces of `PIECE_BYTES` (`pieces`)
+    snapshots   a snapshot; its row is what makes it one
+    pages       its pages, in order
+
+Names are compared by their bytes, whatever the database does else.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +23,42 @@ from typing import Any, TypeVar
 from sqlalchemy import (
     URL,
     BigInteger,
+    Boolean,
+    Column,
     Connection,
     Engine,
     Executable,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
     MetaData,
+    String,
     Table,
+    UniqueConstraint,
     create_engine,
     event,
     inspect,
     literal_column,
     make_url,
 )
+from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.types import TypeEngine
 
 from hotspare.base.errors import StoreError, UsageError
 from hotspare.base.passwords import password_alone
 from hotspare.base.retry import Pauses, Retry
 from hotspare.stores.contract import Access
+from hotspare.stores.limits import NAME_LENGTH_MAX
 from hotspare.stores.memory import clock_us
 
 _T = TypeVar("_T")
+FORMAT = 1
+PIECE_BYTES = 1 << 20
+"""Less than any database takes in one statement."""
+_HASH = 32
+_OF_MYSQL = "mysql", "mariadb"
 _DRIVERS = MappingProxyType(
     {
         "sqlite": "sqlite+pysqlite",
@@ -56,14 +85,12 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 _CONTENTION = ("database is locked", "deadlock", "could not serialize", "lock wait timeout", "try restarting transaction")
 _CONTENTION_CODES = (1020, 1205, 1213)
 """Of MariaDB: a record has changed; a lock was not to be had; a deadlock."""
-
-
-_OF_MYSQL = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)"
+_MYSQL_NOW_US = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)"
 _NOW_US = MappingProxyType(
     {
         "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)",
-        "mysql": _OF_MYSQL,
-        "mariadb": _OF_MYSQL,
+        "mysql": _MYSQL_NOW_US,
+        "mariadb": _MYSQL_NOW_US,
     }
 )
 
@@ -123,15 +150,15 @@ class Database:
     def now_us(self) -> Any:
         return now_us(self._engine)
 
-    def create(self, tables: MetaData) -> None:
-        """Those that are not there; somebody else may create them at the same moment."""
+    def create_tables(self) -> None:
+        """Creates the tables that are missing; another client may create them at the same moment."""
         try:
-            self.transaction(tables.create_all)
+            self.transaction(metadata.create_all)
         except (StoreError, IntegrityError):
-            self.transaction(tables.create_all)
+            self.transaction(metadata.create_all)
 
-    def has(self, table: Table) -> bool:
-        return self.transaction(lambda connection: bool(inspect(connection).has_table(table.name)))
+    def has_tables(self) -> bool:
+        return self.transaction(lambda connection: bool(inspect(connection).has_table(snapshots.name)))
 
     def close(self) -> None:
         """A thread that is in a transaction, or begins one afterwards, closes its connection itself."""
@@ -180,3 +207,88 @@ def _as_store_error(error: SQLAlchemyError) -> StoreError:
     """Without the statement, whose parameters are contents."""
     cause = getattr(error, "orig", None) or error
     return StoreError("the database of snapshots does not do it", detail=" ".join(str(cause).split())[:300])
+
+
+metadata = MetaData()
+
+
+def _name() -> TypeEngine[str]:
+    exact = mysql.VARCHAR(NAME_LENGTH_MAX, charset="utf8mb4", collation="utf8mb4_bin")
+    return String(NAME_LENGTH_MAX).with_variant(exact, *_OF_MYSQL)
+
+
+def _hash() -> TypeEngine[str]:
+    return String(_HASH).with_variant(mysql.VARCHAR(_HASH, charset="ascii", collation="ascii_bin"), *_OF_MYSQL)
+
+
+def _piece() -> TypeEngine[bytes]:
+    return LargeBinary().with_variant(mysql.LONGBLOB(), *_OF_MYSQL)
+
+
+stores = Table(
+    "hotspare_stores",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("identity", _hash(), nullable=False),
+    Column("format", Integer, nullable=False),
+)
+writers = Table(
+    "hotspare_writers",
+    metadata,
+    Column("writer", _hash(), primary_key=True),
+    Column("alive_us", BigInteger, nullable=False),
+)
+readers = Table(
+    "hotspare_readers",
+    metadata,
+    Column("reader", _hash(), primary_key=True),
+    Column("alive_us", BigInteger, nullable=False),
+)
+contents = Table(
+    "hotspare_contents",
+    metadata,
+    Column("hash", _hash(), primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("is_whole", Boolean, nullable=False),
+    Column("writer", _hash()),
+)
+"""`is_whole` is false where it was found damaged; `writer`: the last one who counted on it."""
+pieces = Table(
+    "hotspare_pieces",
+    metadata,
+    Column("hash", _hash(), ForeignKey(contents.c.hash, ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("bytes", _piece(), nullable=False),
+)
+reads = Table(
+    "hotspare_reads",
+    metadata,
+    Column("reader", _hash(), ForeignKey(readers.c.reader, ondelete="CASCADE"), primary_key=True),
+    Column("hash", _hash(), ForeignKey(contents.c.hash), primary_key=True),
+)
+"""What each reader of a large snapshot will yet ask for."""
+snapshots = Table(
+    "hotspare_snapshots",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=True),
+    Column("group_name", _name(), nullable=False),
+    Column("name", _name(), nullable=False),
+    Column("engine", _name(), nullable=False),
+    Column("input_order", BigInteger, nullable=False),
+    Column("is_confirmed", Boolean, nullable=False),
+    Column("written_time_us", BigInteger, nullable=False),
+    Column("bytes_total", BigInteger, nullable=False),
+    Column("header", _hash(), ForeignKey(contents.c.hash), nullable=False),
+    UniqueConstraint("group_name", "name"),
+)
+pages = Table(
+    "hotspare_pages",
+    metadata,
+    Column("snapshot", snapshots.c.id.type, ForeignKey(snapshots.c.id, ondelete="CASCADE"), primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("page", _name(), nullable=False),
+    Column("hash", _hash(), ForeignKey(contents.c.hash), nullable=False),
+)
+Index("hotspare_reads_by_hash", reads.c.hash)
+Index("hotspare_pages_by_hash", pages.c.hash)
+Index("hotspare_snapshots_by_header", snapshots.c.header)

@@ -24,8 +24,7 @@ from hotspare.stores.content import Blob, blob_of
 from hotspare.stores.contract import Access, Content, SnapshotInfo, SnapshotStatus, StoredSnapshot
 from hotspare.stores.memory import clock_us
 from hotspare.stores.settings import DEFAULT, StoreSettings
-from hotspare.stores.sql import tables as t
-from hotspare.stores.sql.database import Database, now_us
+from hotspare.stores.sql import database as db
 from hotspare.stores.writing import HEADER, Given, checked, in_parts, write_new
 
 _NAMES_AT_ONCE = 200
@@ -37,7 +36,7 @@ class SqlStore:
     """A `Store` (contract)."""
 
     def __init__(self, url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
-        self._database, self._access, self._settings = Database(url, access), access, settings
+        self._database, self._access, self._settings = db.Database(url, access), access, settings
         self._is_prepared = False
 
     def identity(self) -> str:
@@ -45,7 +44,7 @@ class SqlStore:
         found = self._known_identity()
         if not found:
             with contextlib.suppress(IntegrityError):  # somebody else was quicker
-                self._database.change(insert(t.stores).values(number=1, identity=limits.new_identity(), format=t.FORMAT))
+                self._database.change(insert(db.stores).values(number=1, identity=limits.new_identity(), format=db.FORMAT))
             found = self._known_identity()
         if not found:
             raise StoreError("the database of snapshots does not keep what is written")
@@ -53,8 +52,8 @@ class SqlStore:
 
     def _known_identity(self) -> str:
         """Empty where there is none yet."""
-        for row in self._database.rows(select(t.stores.c.identity, t.stores.c.format)):
-            limits.check_format("the database of snapshots", row.format, t.FORMAT)
+        for row in self._database.rows(select(db.stores.c.identity, db.stores.c.format)):
+            limits.check_format("the database of snapshots", row.format, db.FORMAT)
             return str(row.identity)
         return ""
 
@@ -77,22 +76,22 @@ class SqlStore:
 
     def confirm(self, group: str, name: str) -> None:
         self._prepare()
-        if not self._database.change(update(t.snapshots).where(_is(group, name)).values(is_confirmed=True)):
+        if not self._database.change(update(db.snapshots).where(_is(group, name)).values(is_confirmed=True)):
             self._stored(group, name)
 
     def discard(self, group: str, name: str) -> None:
         self._discard(_is(group, name))
 
     def list(self, group: str) -> Sequence[SnapshotInfo]:
-        rows = self._database.rows(select(t.snapshots).where(t.snapshots.c.group_name == group)) if self._prepare() else ()
+        rows = self._database.rows(select(db.snapshots).where(db.snapshots.c.group_name == group)) if self._prepare() else ()
         return limits.newest_first(map(_info, rows))
 
     def get(self, group: str, name: str) -> StoredSnapshot:
         snapshot = self._stored(group, name)
         if snapshot.bytes_total > self._settings.at_once_bytes_max:
             return self._large(group, name, snapshot)
-        wanted = select(t.pages.c.page, t.pages.c.hash).where(t.pages.c.snapshot == snapshot.id)
-        rows = self._database.rows(wanted.order_by(t.pages.c.number))
+        wanted = select(db.pages.c.page, db.pages.c.hash).where(db.pages.c.snapshot == snapshot.id)
+        rows = self._database.rows(wanted.order_by(db.pages.c.number))
         found = self._contents_of(group, name, {snapshot.header, *(row.hash for row in rows)})
         if not rows and not self._find(group, name):
             raise limits.gone(group, name)
@@ -103,8 +102,10 @@ class SqlStore:
         reader = _Reader(self, uuid.uuid4().hex)
         with contextlib.suppress(IntegrityError):  # what it names is going: `rows` are none then
             self._database.transaction(partial(_hold, snapshot=snapshot.id, reader=reader.name))
-        wanted = select(t.pages.c.page, t.pages.c.hash, t.contents.c.size).join(t.contents, t.contents.c.hash == t.pages.c.hash)
-        rows = self._database.rows(wanted.where(t.pages.c.snapshot == snapshot.id).order_by(t.pages.c.number))
+        wanted = select(db.pages.c.page, db.pages.c.hash, db.contents.c.size).join(
+            db.contents, db.contents.c.hash == db.pages.c.hash
+        )
+        rows = self._database.rows(wanted.where(db.pages.c.snapshot == snapshot.id).order_by(db.pages.c.number))
 
         def read(blobs: Sequence[Blob]) -> dict[str, bytes]:
             return self._contents_of(group, name, {blob.hash for blob in blobs})
@@ -131,17 +132,17 @@ class SqlStore:
         self._collect()
 
     def forget(self, group: str) -> None:
-        self._discard(t.snapshots.c.group_name == group)
+        self._discard(db.snapshots.c.group_name == group)
 
     def close(self) -> None:
         self._database.close()
 
     def renew(self, reader: str) -> None:
-        self._database.change(update(t.readers).where(t.readers.c.reader == reader).values(alive_us=self._database.now_us))
+        self._database.change(update(db.readers).where(db.readers.c.reader == reader).values(alive_us=self._database.now_us))
 
     def let_go(self, reader: str) -> None:
         """What it read goes, where no snapshot names it; of who only looks the next one clears up behind it."""
-        self._database.change(delete(t.readers).where(t.readers.c.reader == reader))
+        self._database.change(delete(db.readers).where(db.readers.c.reader == reader))
         if self._access is Access.CHANGE:
             self._collect()
 
@@ -149,14 +150,14 @@ class SqlStore:
         """Whether the tables are there, which are made if need be, but by who only looks."""
         if not self._is_prepared:
             if self._access is Access.CHANGE:
-                self._database.create(t.metadata)
-            self._is_prepared = self._access is Access.CHANGE or self._database.has(t.snapshots)
+                self._database.create_tables()
+            self._is_prepared = self._access is Access.CHANGE or self._database.has_tables()
         return self._is_prepared
 
     def _find(self, group: str, name: str) -> Any | None:
         if not self._prepare():
             return None
-        return next(iter(self._database.rows(select(t.snapshots).where(_is(group, name)))), None)
+        return next(iter(self._database.rows(select(db.snapshots).where(_is(group, name)))), None)
 
     def _stored(self, group: str, name: str) -> Any:
         """Its row; StoreError where there is none."""
@@ -173,13 +174,13 @@ class SqlStore:
         damaged = sorted(name for name in hashes if name not in found or blob_of(found[name]).hash != name)
         if damaged:
             for some in in_parts(damaged) if self._access is Access.CHANGE else ():
-                self._database.change(update(t.contents).where(t.contents.c.hash.in_(some)).values(is_whole=False))
+                self._database.change(update(db.contents).where(db.contents.c.hash.in_(some)).values(is_whole=False))
             raise ValueError(f"content {damaged[0]} is missing or its checksum differs")
         return found
 
     def _discard(self, which: Any) -> None:
         self._prepare()
-        self._database.change(delete(t.snapshots).where(which))
+        self._database.change(delete(db.snapshots).where(which))
         self._collect()
 
     def _collect(self) -> None:
@@ -188,9 +189,9 @@ class SqlStore:
         database refuses; then the next one collects."""
         with contextlib.suppress(IntegrityError, StoreError):
             self._database.transaction(partial(_end_the_dead, settings=self._settings))
-            unnamed = self._database.rows(select(t.contents.c.hash).where(~_is_named()))
+            unnamed = self._database.rows(select(db.contents.c.hash).where(~_is_named()))
             for some in in_parts(row.hash for row in unnamed):
-                self._database.change(delete(t.contents).where(t.contents.c.hash.in_(some), ~_is_named()))
+                self._database.change(delete(db.contents).where(db.contents.c.hash.in_(some), ~_is_named()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,16 +211,16 @@ class _Reader:
 class _Writing:
     """One writer, from its first content to the snapshot's row."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: db.Database) -> None:
         self._database, self._name = database, uuid.uuid4().hex
 
     def __enter__(self) -> _Writing:
-        self._database.change(insert(t.writers).values(writer=self._name, alive_us=self._database.now_us))
+        self._database.change(insert(db.writers).values(writer=self._name, alive_us=self._database.now_us))
         return self
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(StoreError):
-            self._database.change(delete(t.writers).where(t.writers.c.writer == self._name))
+            self._database.change(delete(db.writers).where(db.writers.c.writer == self._name))
 
     def write(self, given: Mapping[str, Given]) -> dict[str, Blob]:
         """Write those that are not there; what each is known by."""
@@ -229,10 +230,10 @@ class _Writing:
         """Those that are there, and stay while this writer lives."""
 
         def count_on(connection: Connection) -> set[str]:
-            wanted = and_(t.contents.c.hash.in_(sorted(hashes)), t.contents.c.is_whole)
-            connection.execute(update(t.writers).where(t.writers.c.writer == self._name).values(alive_us=now_us(connection)))
-            connection.execute(update(t.contents).where(wanted).values(writer=self._name))
-            return set(connection.execute(select(t.contents.c.hash).where(wanted)).scalars())
+            wanted = and_(db.contents.c.hash.in_(sorted(hashes)), db.contents.c.is_whole)
+            connection.execute(update(db.writers).where(db.writers.c.writer == self._name).values(alive_us=db.now_us(connection)))
+            connection.execute(update(db.contents).where(wanted).values(writer=self._name))
+            return set(connection.execute(select(db.contents.c.hash).where(wanted)).scalars())
 
         return self._database.transaction(count_on) if hashes else set()
 
@@ -244,7 +245,7 @@ class _Writing:
 
 
 def _is(group: str, name: str) -> Any:
-    return and_(t.snapshots.c.group_name == group, t.snapshots.c.name == name)
+    return and_(db.snapshots.c.group_name == group, db.snapshots.c.name == name)
 
 
 def _info(row: Any) -> SnapshotInfo:
@@ -254,63 +255,63 @@ def _info(row: Any) -> SnapshotInfo:
 
 def _write(connection: Connection, name: str, content: bytes, writer: str) -> None:
     """In place of one that is damaged."""
-    connection.execute(delete(t.pieces).where(t.pieces.c.hash == name))
-    changed = update(t.contents).where(t.contents.c.hash == name).values(is_whole=True, writer=writer)
+    connection.execute(delete(db.pieces).where(db.pieces.c.hash == name))
+    changed = update(db.contents).where(db.contents.c.hash == name).values(is_whole=True, writer=writer)
     if not connection.execute(changed).rowcount:
-        connection.execute(insert(t.contents).values(hash=name, size=len(content), is_whole=True, writer=writer))
-    for number, begin in enumerate(range(0, len(content), t.PIECE_BYTES)):
-        piece = content[begin : begin + t.PIECE_BYTES]
-        connection.execute(insert(t.pieces).values(hash=name, number=number, bytes=piece))
+        connection.execute(insert(db.contents).values(hash=name, size=len(content), is_whole=True, writer=writer))
+    for number, begin in enumerate(range(0, len(content), db.PIECE_BYTES)):
+        piece = content[begin : begin + db.PIECE_BYTES]
+        connection.execute(insert(db.pieces).values(hash=name, number=number, bytes=piece))
 
 
 def _read(connection: Connection, hashes: Sequence[str]) -> dict[str, bytes]:
-    there = connection.execute(select(t.contents.c.hash).where(t.contents.c.hash.in_(hashes))).scalars()
+    there = connection.execute(select(db.contents.c.hash).where(db.contents.c.hash.in_(hashes))).scalars()
     parts: dict[str, list[bytes]] = {name: [] for name in there}
-    wanted = select(t.pieces.c.hash, t.pieces.c.bytes).where(t.pieces.c.hash.in_(hashes))
-    for row in connection.execute(wanted.order_by(t.pieces.c.hash, t.pieces.c.number)):
+    wanted = select(db.pieces.c.hash, db.pieces.c.bytes).where(db.pieces.c.hash.in_(hashes))
+    for row in connection.execute(wanted.order_by(db.pieces.c.hash, db.pieces.c.number)):
         parts[row.hash].append(row.bytes)
     return {name: b"".join(found) for name, found in parts.items()}
 
 
 def _hold(connection: Connection, snapshot: int, reader: str) -> None:
     """IntegrityError where a content is going."""
-    connection.execute(insert(t.readers).values(reader=reader, alive_us=now_us(connection)))
-    pages = select(literal(reader), t.pages.c.hash).where(t.pages.c.snapshot == snapshot).distinct()
-    connection.execute(insert(t.reads).from_select(["reader", "hash"], pages))
+    connection.execute(insert(db.readers).values(reader=reader, alive_us=db.now_us(connection)))
+    pages = select(literal(reader), db.pages.c.hash).where(db.pages.c.snapshot == snapshot).distinct()
+    connection.execute(insert(db.reads).from_select(["reader", "hash"], pages))
 
 
 def _publish(connection: Connection, group: str, info: SnapshotInfo, blobs: dict[str, Blob]) -> SnapshotInfo:
     """IntegrityError where a content is not there."""
     header, pages = blobs[HEADER].hash, {page: blob.hash for page, blob in blobs.items() if page != HEADER}
-    there = connection.execute(select(t.snapshots).where(_is(group, info.name)).with_for_update()).first()
+    there = connection.execute(select(db.snapshots).where(_is(group, info.name)).with_for_update()).first()
     if there is not None:
-        rows = connection.execute(select(t.pages.c.page, t.pages.c.hash).where(t.pages.c.snapshot == there.id)).all()
+        rows = connection.execute(select(db.pages.c.page, db.pages.c.hash).where(db.pages.c.snapshot == there.id)).all()
         if (there.header, {row.page: row.hash for row in rows}) == (header, pages):
             return _info(there)
         if there.is_confirmed:
             raise limits.taken(group, info.name)
-        connection.execute(delete(t.snapshots).where(t.snapshots.c.id == there.id))
+        connection.execute(delete(db.snapshots).where(db.snapshots.c.id == there.id))
     row = {"group_name": group, "name": info.name, "engine": info.engine, "input_order": info.order, "is_confirmed": False}
     row |= {"written_time_us": info.written_time_us, "bytes_total": info.bytes_total, "header": header}
-    made = connection.execute(insert(t.snapshots).values(row)).inserted_primary_key
+    made = connection.execute(insert(db.snapshots).values(row)).inserted_primary_key
     assert made is not None
     named = [{"snapshot": made[0], "number": i, "page": page, "hash": known} for i, (page, known) in enumerate(pages.items())]
     for some in in_parts(named, _NAMES_AT_ONCE):
-        connection.execute(insert(t.pages), some)
+        connection.execute(insert(db.pages), some)
     return info
 
 
 def _end_the_dead(connection: Connection, settings: StoreSettings) -> None:
-    now = now_us(connection)
-    connection.execute(delete(t.writers).where(t.writers.c.alive_us < now - int(settings.writer_gone_s * 1e6)))
-    connection.execute(delete(t.readers).where(t.readers.c.alive_us < now - int(settings.reader_gone_s * 1e6)))
+    now = db.now_us(connection)
+    connection.execute(delete(db.writers).where(db.writers.c.alive_us < now - int(settings.writer_gone_s * 1e6)))
+    connection.execute(delete(db.readers).where(db.readers.c.alive_us < now - int(settings.reader_gone_s * 1e6)))
 
 
 def _is_named() -> Any:
     """Whether anybody counts on a content."""
     return or_(
-        exists().where(t.pages.c.hash == t.contents.c.hash),
-        exists().where(t.snapshots.c.header == t.contents.c.hash),
-        exists().where(t.reads.c.hash == t.contents.c.hash),
-        exists().where(t.writers.c.writer == t.contents.c.writer),
+        exists().where(db.pages.c.hash == db.contents.c.hash),
+        exists().where(db.snapshots.c.header == db.contents.c.hash),
+        exists().where(db.reads.c.hash == db.contents.c.hash),
+        exists().where(db.writers.c.writer == db.contents.c.writer),
     )

@@ -10,34 +10,40 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 
-from hotspare.base.errors import BusUnavailable, HotspareError, RunnerError
-from hotspare.bus.contract import Bus, Partition
+from hotspare.base.errors import BusUnavailable, HotspareError, RunnerError, UsageError
+from hotspare.bus.contract import FORMAT_HEADER, TICK_HEADER, Bus, Partition
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.open import open_bus
-from hotspare.rows.batch import MessageFormat
+from hotspare.rows.batch import FORMAT_OF_HEADER, RAW_SCHEMA, MessageFormat
 from hotspare.runners.contract import HeadPlace, Positions, RunnerInput, SourceTopic
 from hotspare.runners.reading import check_positions
 from hotspare.runners.spark.arrow_map import map_in_arrow
 from hotspare.runners.spark.failure import unpack
 from hotspare.runners.spark.frames import FRAME_SCHEMA_DDL, frame, unframe
 from hotspare.runners.spark.kafka.pace import Pacer, shares_of
-from hotspare.runners.spark.kafka.rows import NOT_A_MESSAGE, default_formats, in_order, raw_batch
-from hotspare.runners.spark.kafka.settings import java_options, source_options
 from hotspare.runners.spark.session import Session
 from hotspare.runners.spark.settings import KAFKA_CONF
 from hotspare.runners.spark.source import GREETINGS, head_of, settle
 
+NOT_A_MESSAGE = -1
+"""Offset of a row that only keeps a query busy while it warms up."""
+
+_Bools = npt.NDArray[np.bool_]
 WARM_UP_TIMEOUT_S = 60.0
 WARM_UP_MESSAGES = 200
 FAILURES_MAX = 5
@@ -45,6 +51,26 @@ SAMPLE_MESSAGES = 100
 SAMPLE_BYTES = 1 << 20
 _LOOK_S = 0.02
 _RETRY_S = 0.2
+_SAME_NAME = (
+    *("security.protocol", "client.id", "client.dns.lookup", "client.rack", "reconnect.backoff.ms", "reconnect.backoff.max.ms"),
+    *("retry.backoff.ms", "retry.backoff.max.ms", "sasl.kerberos.service.name", "sasl.mechanism", "metadata.max.age.ms"),
+    "ssl.endpoint.identification.algorithm",
+)
+_OTHER_NAME = {"sasl.mechanisms": "sasl.mechanism", "socket.receive.buffer.bytes": "receive.buffer.bytes"}
+_MERGED = frozenset(
+    ["sasl.username", "sasl.password", "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem", "ssl.key.password"]
+)
+_ONLY_OF_THE_OTHER_CLIENT = (
+    *("socket.timeout.ms", "socket.keepalive.enable", "socket.nagle.disable", "queue.", "queued.", "message.max.bytes", "batch."),
+    *("linger.ms", "compression.", "delivery.timeout.ms", "transaction.timeout.ms", "fetch.", "receive.message.max.bytes", "debug"),
+    *("log.", "statistics.interval.ms", "broker.address.", "topic.metadata.", "api.version.", "enable.ssl."),
+)
+"""What makes no difference to what is read."""
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
 
 
 class KafkaReading:
@@ -58,7 +84,7 @@ class KafkaReading:
         self._source = source
         self._bootstrap = settings.bootstrap
         self._client = java_options(settings.options)
-        self._formats = default_formats(source.topics)
+        self._formats = tuple(topic.format for topic in source.topics)
         self._packed_head = cloudpickle.dumps(source.head)
         self._tasks_max = tasks_max
         self._pacer = Pacer(source.limits, 0.0)
@@ -217,3 +243,156 @@ class _BusySource:
         known = {"topic": "0", "partition": "0", "offset": f"{NOT_A_MESSAGE}", "time_us": "0"}
         columns = [f"CAST({known.get(f.name, 'NULL')} AS {f.dataType.simpleString()}) AS {f.name}" for f in schema.fields]
         return DataFrame(self._stream.toDF(), self._session.spark).selectExpr(*columns)
+
+
+def raw_batch(rows: pa.RecordBatch, formats: Sequence[MessageFormat]) -> pa.RecordBatch:
+    """Returns rows of Spark's Kafka source as a raw batch, by whole columns: no Python code runs per message.
+
+    `rows` have the columns topic (index), partition, offset, time_us, headers and value; the result is of RAW_SCHEMA.
+    `formats[i]`: how a message of topic i without a format header is written.
+    """
+    offsets = rows.column("offset")
+    if len(offsets) and pc.min(offsets).as_py() < 0:
+        rows = rows.filter(pc.greater_equal(offsets, 0))
+    tick, format_ = _said_by_headers(rows, np.array(formats, np.int8))
+    value = rows.column("value")
+    columns = [rows.column(name) for name in ("topic", "partition", "offset", "time_us")]
+    columns += [pa.array(tick), pa.array(format_), pc.fill_null(value, b"") if value.null_count else value]
+    return pa.RecordBatch.from_arrays([_exactly(c, f.type) for c, f in zip(columns, RAW_SCHEMA, strict=True)], schema=RAW_SCHEMA)
+
+
+def _exactly(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    return column if column.type == type_ else column.cast(type_)
+
+
+def _said_by_headers(rows: pa.RecordBatch, defaults: npt.NDArray[np.int8]) -> tuple[_Bools, npt.NDArray[np.int8]]:
+    """Which messages are ticks, and how each is written."""
+    tick = np.zeros(rows.num_rows, np.bool_)
+    format_ = defaults[rows.column("topic").to_numpy()]
+    headers = rows.column("headers")
+    if headers.null_count == rows.num_rows:
+        return tick, format_
+    message = pc.list_parent_indices(headers).to_numpy()
+    entries = pc.list_flatten(headers)
+    keys, values = entries.field(0), entries.field(1)
+    tick[message[_is(keys, TICK_HEADER)]] = True
+    named = np.flatnonzero(_is(keys, FORMAT_HEADER))
+    # A message may repeat a header; the first counts.
+    of, first = np.unique(message[named], return_index=True)
+    for name, number in FORMAT_OF_HEADER.items():
+        chosen = _is(values.take(pa.array(named[first])), name)
+        format_[of[chosen]] = number
+    return tick, format_
+
+
+def _is(column: pa.Array, text: str | bytes) -> _Bools:
+    equal = pc.equal(column, pa.scalar(text, column.type)).to_numpy(zero_copy_only=False)
+    return np.asarray(equal == np.True_, np.bool_)  # null is not equal
+
+
+def in_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Raw batches, each of one partition, by (topic, partition, offset), whatever the order in which Spark's tasks gave them."""
+    whole = [part for batch in batches for part in _of_one_partition(batch)]
+    return sorted(whole, key=lambda b: tuple(b.column(name)[0].as_py() for name in ("topic", "partition", "offset")))
+
+
+def _of_one_partition(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Runs of rows of one partition; offsets that do not rise begin a new one, so that sorting puts them right or the core's door
+    refuses them."""
+    if not batch.num_rows:
+        return
+    topic, partition, offset = (batch.column(name).to_numpy() for name in ("topic", "partition", "offset"))
+    bounds = 1 + np.flatnonzero((topic[1:] != topic[:-1]) | (partition[1:] != partition[:-1]) | (offset[1:] <= offset[:-1]))
+    for first, end in zip([0, *bounds.tolist()], [*bounds.tolist(), batch.num_rows], strict=True):
+        yield batch.slice(first, end - first)
+
+
+def source_options(
+    bootstrap: str, client: Mapping[str, str], topics: Sequence[SourceTopic], start: Positions, messages_max: int, per_task: int
+) -> dict[str, str]:
+    """Options of `spark.readStream.format("kafka")`: the partitions that `start` names, from its offsets on.
+
+    A batch has at most `messages_max` messages, a task at most `per_task` of them.
+    """
+    java = {
+        # A transaction's messages come when it is committed, those of an aborted one never.
+        "isolation.level": "read_committed",
+        # Without it the last messages before a pause wait for the answer to a fetch that waits 500 ms for more.
+        "fetch.max.wait.ms": "5",
+        "max.poll.records": "5000",
+        "receive.buffer.bytes": str(1 << 20),
+        "max.partition.fetch.bytes": str(4 << 20),
+        # A reader that names a topic must not bring it about.
+        "allow.auto.create.topics": "false",
+        # Nobody asked the clients to tell the brokers about themselves.
+        "enable.metrics.push": "false",
+        "reconnect.backoff.ms": "20",
+        "reconnect.backoff.max.ms": "500",
+        **client,
+    }
+    return {
+        "kafka.bootstrap.servers": bootstrap,
+        "assign": json.dumps(_by_topic(topics, ((key, key[1]) for key in sorted(start)), list)),
+        "startingOffsets": json.dumps(_by_topic(topics, (((t, p), (str(p), start[t, p])) for t, p in sorted(start)), dict)),
+        # What is no longer kept ends the query; it is never skipped.
+        "failOnDataLoss": "true",
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": str(messages_max),
+        "maxRecordsPerPartition": str(per_task),
+        **{f"kafka.{name}": value for name, value in java.items()},
+    }
+
+
+def _by_topic(topics: Sequence[SourceTopic], entries: Iterable[tuple[tuple[int, int], object]], kind: type) -> dict[str, object]:
+    grouped: dict[str, list[object]] = {}
+    for (topic, _), entry in entries:
+        grouped.setdefault(topics[topic].name, []).append(entry)
+    return {name: kind(found) for name, found in grouped.items()}
+
+
+def java_options(options: Mapping[str, str]) -> dict[str, str]:
+    """A bus URL's options, which are named as librdkafka does (bus/kafka/client.py), for the Java client, which has other names for
+    some. UsageError, which names no value, for one without a counterpart."""
+    java: dict[str, str] = {}
+    for name, value in options.items():
+        if name in _SAME_NAME:
+            java[name] = value
+        elif name in _OTHER_NAME:
+            java[_OTHER_NAME[name]] = value
+        elif name not in _MERGED and not name.startswith(_ONLY_OF_THE_OTHER_CLIENT):
+            raise UsageError(
+                f"option {name} of the bus cannot be given to spark's kafka source",
+                hint="see docs/spark.md for those that can, or use `--runner local`",
+            )
+    return {**java, **_login(options), **_certificates(options)}
+
+
+def _login(options: Mapping[str, str]) -> dict[str, str]:
+    if "sasl.username" not in options:
+        return {}
+    mechanism = options.get("sasl.mechanism") or options.get("sasl.mechanisms") or ""
+    module = _LOGIN_MODULES.get(mechanism)
+    if module is None:
+        raise UsageError(
+            "the bus has a sasl.username, but no sasl.mechanism that takes one", hint=f"use {', '.join(_LOGIN_MODULES)}"
+        )
+    name, password = (_quoted(options.get(key, "")) for key in ("sasl.username", "sasl.password"))
+    return {"sasl.jaas.config": f"{module} required username={name} password={password};"}
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _certificates(options: Mapping[str, str]) -> dict[str, str]:
+    java: dict[str, str] = {}
+    if "ssl.ca.location" in options:
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": options["ssl.ca.location"]}
+    if "ssl.ca.pem" in options:
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": options["ssl.ca.pem"]}
+    if "ssl.certificate.pem" in options:
+        java |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": options["ssl.certificate.pem"]}
+        java |= {"ssl.keystore.key": options.get("ssl.key.pem", "")}
+        if "ssl.key.password" in options:
+            java["ssl.key.password"] = options["ssl.key.password"]
+    return java
