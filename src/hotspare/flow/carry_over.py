@@ -1,4 +1,4 @@
-"""Turns a snapshot of a project into one of the project that it is upgraded to; `flow.upgrade` says which windows keep their pages."""
+"""Turns a snapshot of a project into one of the project that it is upgraded to; `flow.upgrade` says which windows are kept."""
 
 from __future__ import annotations
 
