@@ -11,20 +11,70 @@ from typing import Any
 
 from lxml import etree
 
-from hotspare.base.errors import Kind, Place, ProjectError
+from hotspare.base.errors import Kind, Outlook, Place, ProjectError
+from hotspare.model.cascades import BEATS
+from hotspare.model.connector_rules import connector_from_properties
+from hotspare.model.connectors import FALSE_TEXTS, NO_KEY_COLUMN
 from hotspare.model.frontends.esp_xml.connector_groups import connector_groups
-from hotspare.model.frontends.esp_xml.elements import EXTENSION
-from hotspare.model.frontends.esp_xml.pubsub import read_mode
+from hotspare.model.frontends.esp_xml.elements import (
+    BEATS as BEATS_ATTRIBUTE,
+)
+from hotspare.model.frontends.esp_xml.elements import (
+    CLOSED_WINDOWS,
+    COLLAPSE_UPDATES,
+    EMIT,
+    EXP_MAX_STRING,
+    EXTENSION,
+    FALSE,
+    OUTPUT_INSERT_ONLY,
+    PRODUCES_ONLY_INSERTS,
+    PULSE_INTERVAL,
+    QUALITY,
+    REFUSED_WINDOWS,
+    RESIDENT,
+)
+from hotspare.model.frontends.esp_xml.pubsub import PubsubMode, read_mode, read_publication
 from hotspare.model.frontends.esp_xml.text import dump
-from hotspare.model.frontends.esp_xml.tree import Tree
+from hotspare.model.frontends.esp_xml.tree import Tree, elements
+from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.properties import HOME, Substitution, merged
-from hotspare.model.frontends.values import Reading, property_value
-from hotspare.model.mistakes import NO_PROJECT, Mistakes
-from hotspare.model.project import Project, RetentionTracking, WindowId
+from hotspare.model.frontends.values import (
+    Reading,
+    chosen,
+    field_type,
+    parse_schema,
+    parse_slot,
+    property_value,
+    read_pulse,
+    read_quality,
+    read_text_bytes_max,
+)
+from hotspare.model.mistakes import NO_PROJECT, REFUSED, SWITCHED_OFF, UNKNOWN, Mistakes
+from hotspare.model.names import nearest, one_of
+from hotspare.model.project import (
+    EMITS,
+    RESIDENTS,
+    AcceptedOpcodes,
+    Beats,
+    Connector,
+    ConnectorDirection,
+    ContinuousQuery,
+    Edge,
+    Emission,
+    Emit,
+    IndexType,
+    Project,
+    Resident,
+    RetentionTracking,
+    Singletons,
+    Updates,
+    Window,
+    WindowId,
+)
 from hotspare.model.scripts import modules_from_xml
-from hotspare.model.types import FieldType
-from hotspare.projects.esp_xml.query import QueryReader
-from hotspare.projects.esp_xml.shapes import SHAPES
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
+from hotspare.projects.esp_xml.shapes import SHAPES, WINDOWS
+from hotspare.windows.registry import WINDOW_TYPES
 
 __all__ = ["dump", "load", "load_all", "read"]
 
@@ -61,14 +111,14 @@ def read(text: str, file: str, properties: Mapping[str, str], name: str = "", as
     if root is None:
         return Reading((), (), found)
     tree = Tree(file, found, Substitution({}, found), SHAPES)
-    elements = _project_elements(tree, root)
-    elements = [each for each in elements if name and tree.attribute(each, "name") == name] or elements
-    if not elements and not found:
+    projects = _project_elements(tree, root)
+    projects = [each for each in projects if name and tree.attribute(each, "name") == name] or projects
+    if not projects and not found:
         found.add(tree.place(root), "the text has no project", "add a <project> to the <engine>")
     tree.warn_of_idle()
-    results = [_project(tree, element, properties) for element in elements[:PROJECTS_MAX]]
-    if len(elements) > PROJECTS_MAX:
-        found.add(tree.place(root), f"the text has {len(elements)} projects, {PROJECTS_MAX} are allowed", "split the file")
+    results = [_project(tree, element, properties) for element in projects[:PROJECTS_MAX]]
+    if len(projects) > PROJECTS_MAX:
+        found.add(tree.place(root), f"the text has {len(projects)} projects, {PROJECTS_MAX} are allowed", "split the file")
     return Reading(tuple(p for p, _ in results), tuple(u for _, u in results), found)
 
 
@@ -129,7 +179,7 @@ def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[
     for wrapper in tree.children(element, "contqueries"):
         tree.check(wrapper)
         for child in tree.children(wrapper, "contquery"):
-            reader = QueryReader(tree, child, index, mode)
+            reader = _QueryReader(tree, child, index, mode)
             queries.append(reader.query())
             unreadable |= reader.unreadable
             switched_off |= reader.switched_off
@@ -165,3 +215,225 @@ def _metadata(tree: Tree, element: Any) -> tuple[tuple[str, str], ...]:
             tree.check(meta)
             pairs.setdefault(meta.get("id") or meta.get("name") or "", tree.raw_text(meta))
     return tuple(pairs.items())
+
+
+_DIRECTIONS = {
+    "pub": ConnectorDirection.PUBLISH,
+    "publish": ConnectorDirection.PUBLISH,
+    "sub": ConnectorDirection.SUBSCRIBE,
+    "subscribe": ConnectorDirection.SUBSCRIBE,
+}
+_SCHEMA_COPIES_MAX = 10
+"""Windows that copy the schema of windows that copy a schema ..."""
+
+
+class _QueryReader(EspValues):
+    """Reads one `<contquery>`. After `query()`, `unreadable` names the windows whose type does not exist, and `switched_off` the
+    connectors that are left out."""
+
+    def __init__(self, tree: Tree, element: Any, index: IndexType, mode: PubsubMode) -> None:
+        super().__init__(tree)
+        self._mode = mode
+        self._element = element
+        self._name = tree.attribute(element, "name")
+        self._index = tree.index(element, index)
+        wrappers = tree.children(element, "windows")
+        for wrapper in wrappers:
+            tree.check_own(wrapper)
+        self._windows = [window for wrapper in wrappers for window in elements(wrapper)]
+        self.unreadable: set[WindowId] = set()
+        self.switched_off: set[str] = set()
+
+    def query(self) -> ContinuousQuery:
+        tree = self.tree
+        tree.check(self._element)
+        if not self._name:
+            self.found.add(tree.place(self._element), "a query has no name", 'add the attribute name="..."')
+        windows = [w for w in map(self._window, self._windows) if w is not None]
+        singletons = Singletons.INCLUDED if tree.true(self._element, "include-singletons") else Singletons.EXCLUDED
+        return ContinuousQuery(
+            name=self._name,
+            windows=tuple(windows),
+            edges=self._edges(),
+            trace=tuple(tree.attribute(self._element, "trace").split()),
+            singletons=singletons,
+            place=tree.place(self._element),
+        )
+
+    def _edges(self) -> tuple[Edge, ...]:
+        """Both ends may name several windows, separated by blanks (SPEC A35)."""
+        tree = self.tree
+        edges: list[Edge] = []
+        for wrapper in tree.children(self._element, "edges"):
+            tree.check(wrapper)
+            for element in tree.children(wrapper, "edge"):
+                tree.check(element)
+                role = tree.attribute(element, "role")
+                slot = parse_slot(tree.attribute(element, "slot"), tree.place(element), self.found)
+                sources, targets = (tree.attribute(element, end).split() for end in ("source", "target"))
+                if not sources or not targets:
+                    self.found.add(
+                        tree.place(element), "an edge needs a source and a target", 'write <edge source="..." target="..."/>'
+                    )
+                edges += [Edge(s, t, role, slot, tree.place(element)) for s in sources for t in targets]
+        return tuple(edges)
+
+    def _window(self, element: Any) -> Window | None:
+        name = self.tree.attribute(element, "name")
+        with self.found.about(WindowId(self._name, name)):
+            return self._read_window(element, name)
+
+    def _read_window(self, element: Any, name: str) -> Window | None:
+        tree = self.tree
+        window_type = WINDOW_TYPES.get(element.tag.removeprefix("window-")) if element.tag in WINDOWS else None
+        if window_type is None:
+            self.unreadable.add(WindowId(self._name, name))
+            known = [tag.removeprefix("window-") for tag in WINDOWS]
+            type_name = element.tag.removeprefix("window-")
+            reason = REFUSED_WINDOWS.get(type_name, "") if element.tag.startswith("window-") else ""
+            if reason:
+                message = f"window type {type_name!r} of window {name} cannot be done here: {reason}"
+                outlook = Outlook.NEVER if type_name in CLOSED_WINDOWS else Outlook.CHANGE
+                kind = Kind(REFUSED, (f"window type {type_name}",), outlook)
+                self.found.add(tree.place(element), message, "leave the window out", kind)
+            elif not element.tag.startswith("window-"):
+                self.found.add(tree.place(element), f"element <{element.tag}> is not a window", nearest(element.tag, WINDOWS))
+            else:
+                message = f"window type {type_name!r} of window {name} does not exist yet"
+                kind = Kind(UNKNOWN, (f"window type {type_name}",), Outlook.MISSING)
+                self.found.add(tree.place(element), message, one_of(known), kind)
+            return None
+        tree.check(element)
+        if not name:
+            self.found.add(tree.place(element), f"a <{element.tag}> has no name", 'add the attribute name="..."')
+        window: Window = window_type.read_xml(self, element, self._common(element, name))
+        return window
+
+    def _common(self, element: Any, name: str) -> dict[str, Any]:
+        """Arguments that every window type has."""
+        tree = self.tree
+        schema_element = self._schema_element(element)
+        common: dict[str, Any] = {
+            "name": name,
+            "index": tree.index(element, self._index),
+            "connectors": self._connectors(element),
+            "publication": read_publication(tree, element, self._mode),
+            **self._splitter(element),
+            "emission": self._emission(element),
+            "text_bytes_max": read_text_bytes_max(tree.attribute(element, EXP_MAX_STRING), tree.place(element), self.found),
+            "description": tree.description(element),
+            "place": tree.place(element),
+        }
+        if quality := tree.substitution.apply(element.get(QUALITY) or "", tree.place(element)):
+            common["quality"] = read_quality(quality, tree.place(element), self.found)
+        if beats := element.get(BEATS_ATTRIBUTE) or "":
+            common["beats"] = chosen(beats, BEATS, "beats:", tree.place(element), self.found) or Beats.EXCLUDED
+        if resident := element.get(RESIDENT) or "":
+            common["resident"] = chosen(resident, RESIDENTS, "resident:", tree.place(element), self.found) or Resident.MAY_LEAVE
+        if schema_element is not None:
+            common["schema"] = self._schema(schema_element, 0)
+            common["schema_place"] = tree.place(schema_element)
+        return common
+
+    def _splitter(self, window: Any) -> dict[str, Any]:
+        element = self.tree.only_child(window, "splitter-expr")
+        if element is None:
+            return {}
+        written = self.listed(element, "expression")
+        if len(written) != 1:
+            self.missing(element, "<expression>" if not written else "single <expression>")
+        splitter = self.expression(written[0]) if written else None
+        return {"splitter": splitter, "splitter_initialization": self.initialization(element)}
+
+    def _emission(self, window: Any) -> Emission:
+        tree = self.tree
+        pulse, emit = tree.attribute(window, PULSE_INTERVAL), tree.attribute(window, EMIT)
+        output, produces = (
+            AcceptedOpcodes.INSERT_ONLY if tree.true(window, name) else AcceptedOpcodes.ANY
+            for name in (OUTPUT_INSERT_ONLY, PRODUCES_ONLY_INSERTS)
+        )
+        return Emission(
+            output=output,
+            produces=produces,
+            updates=Updates.COLLAPSED if tree.true(window, COLLAPSE_UPDATES) else Updates.EACH,
+            pulse_us=read_pulse(pulse, tree.place(window), self.found) if pulse.lower() not in FALSE else 0,
+            emit=(chosen(emit, EMITS, "emit:", tree.place(window), self.found) if emit else None) or Emit.CHANGES,
+        )
+
+    def _schema_element(self, window: Any) -> Any:
+        schema = self.tree.only_child(window, "schema")
+        short = self.tree.only_child(window, "schema-string")
+        if schema is not None and short is not None:
+            self.found.add(self.tree.place(short), f"<{window.tag}> has both <schema> and <schema-string>", "leave one of them out")
+        return schema if schema is not None else short
+
+    def _schema(self, element: Any, copies: int) -> Schema | None:
+        tree = self.tree
+        if element.tag == "schema-string":
+            return parse_schema(tree.text(element), tree.place(element), self.found)
+        fields: dict[str, Field] = {}
+        source = tree.attribute(element, "copy")
+        if source:
+            copied = self._copied_schema(element, source, copies)
+            if copied is None:
+                return None
+            with_keys = tree.attribute(element, "copy-keys") == "" or tree.true(element, "copy-keys")
+            fields = {f.name: f if with_keys else Field(f.name, f.type) for f in copied.fields}
+        own = [self._field(f) for w in tree.children(element, "fields") for f in self.checked_children(w, "field")]
+        if None in own:
+            return None
+        # Two fields of one name are kept for validation to report, but an own field replaces a copied one.
+        listed = [f for f in own if f is not None]
+        kept = [fields[name] for name in fields if name not in {f.name for f in listed}]
+        return Schema((*kept, *listed))
+
+    def _copied_schema(self, element: Any, source: str, copies: int) -> Schema | None:
+        """The schema of another window of the query (SPEC A6), whose keys are keys here too unless copy-keys says otherwise."""
+        tree = self.tree
+        window = next((w for w in self._windows if tree.attribute(w, "name") == source), None)
+        if window is None:
+            names = [tree.attribute(w, "name") for w in self._windows]
+            self.found.add(tree.place(element), f"a schema copies the unknown window {source!r}", nearest(source, names))
+            return None
+        schema = self._schema_element(window)
+        if schema is None or copies >= _SCHEMA_COPIES_MAX:
+            message = f"a schema copies window {source}, which has none of its own"
+            self.found.add(tree.place(element), message, "name a window with a schema, such as its source")
+            return None
+        return self._schema(schema, copies + 1)
+
+    def _field(self, element: Any) -> Field | None:
+        tree = self.tree
+        name = tree.attribute(element, "name")
+        type_ = field_type(tree.attribute(element, "type"), name, tree.place(element), self.found)
+        return Field(name, type_, KeyRole.KEY if tree.true(element, "key") else KeyRole.VALUE) if type_ else None
+
+    def _connectors(self, window: Any) -> tuple[Connector, ...]:
+        wrapper = self.tree.only_child(window, "connectors")
+        children = self.checked_children(wrapper, "connector") if wrapper is not None else []
+        return tuple(c for c in (self._connector(child, window) for child in children) if c is not None)
+
+    def _connector(self, element: Any, window: Any) -> Connector | None:
+        tree = self.tree
+        kind = tree.attribute(element, "class")
+        name = tree.attribute(element, "name") or kind
+        properties = tree.properties(element)
+        written = [text for text in (properties.pop("type", ""), tree.attribute(element, "type")) if text]
+        direction_text = written[0] if written else ""
+        if len({_DIRECTIONS.get(text, text) for text in written}) > 1:
+            message = f"connector {name} has the type {written[0]!r} among its properties, and the attribute type={written[1]!r}"
+            self.found.add(tree.place(element), message, "leave one of them out")
+        if element.get("active") is not None and not tree.true(element, "active"):
+            message, switched_off = f"connector {name} is switched off and left out", Kind(SWITCHED_OFF, ("connectors",))
+            self.found.warn(tree.place(element), message, "remove active to use it", switched_off)
+            self.switched_off.add(f"{WindowId(self._name, tree.attribute(window, 'name'))}/{name}")
+            return None
+        direction = chosen(direction_text, _DIRECTIONS, f"type of connector {name}:", tree.place(element), self.found)
+        if direction is None:
+            return None
+        if direction is ConnectorDirection.PUBLISH and not tree.true(window, "autogen-key"):
+            lacks_key = properties.pop(NO_KEY_COLUMN, "").strip().lower()
+            if lacks_key not in FALSE_TEXTS:
+                what = f"connector {name} has {NO_KEY_COLUMN}, but its window generates no key: rows are taken to have all columns"
+                self.found.warn(tree.place(element), what, "leave it out")
+        return connector_from_properties(name, kind, direction, properties, tree.place(element), self.found)
