@@ -16,9 +16,9 @@ from hotspare.ha.effects import snapshots
 from hotspare.ha.effects.cycle import take_batch
 from hotspare.ha.effects.perform import perform
 from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.figures import BadCounts
 from hotspare.ha.group_state import InboundState
 from hotspare.ha.member_record import member_of
-from hotspare.ha.outputs.bad_counts import BadCounts
 from hotspare.ha.ports import ConnectorFacts
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.facts import InboundFacts

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hotspare.base.choices import OnPoison
 from hotspare.base.errors import UsageError
 from hotspare.coordination.memory import MemoryCoordination
-from hotspare.ha.effects.poison_agreement import agree_on_poison
+from hotspare.ha.effects.joining import agree_on_poison
 
 ASKED = st.sampled_from([None, *OnPoison])
 
