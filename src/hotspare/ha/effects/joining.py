@@ -1,5 +1,5 @@
-"""How an engine joins its group: with a complete state, from the newest confirmed snapshot or the group's origin, or to make one from
-recent input.
+"""How an engine joins its group: with a complete state, from the newest confirmed snapshot or the group's origin, or to make one
+from recent input.
 
 An engine starts from snapshot positions and never from two sources. Before it starts, it checks that the bus still holds what it
 needs to read (SPEC E10, E12, E15, A44, Z1).
