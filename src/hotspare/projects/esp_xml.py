@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lxml import etree
@@ -22,6 +23,7 @@ from hotspare.model.frontends.esp_xml.elements import (
 from hotspare.model.frontends.esp_xml.elements import (
     CLOSED_WINDOWS,
     COLLAPSE_UPDATES,
+    COMMON,
     EMIT,
     EXP_MAX_STRING,
     EXTENSION,
@@ -32,10 +34,13 @@ from hotspare.model.frontends.esp_xml.elements import (
     QUALITY,
     REFUSED_WINDOWS,
     RESIDENT,
+    TEXTS,
+    ElementShape,
+    shape,
 )
 from hotspare.model.frontends.esp_xml.pubsub import PubsubMode, read_mode, read_publication
 from hotspare.model.frontends.esp_xml.text import dump
-from hotspare.model.frontends.esp_xml.tree import Tree, elements
+from hotspare.model.frontends.esp_xml.tree import Shapes, Tree, elements
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.properties import HOME, Substitution, merged
 from hotspare.model.frontends.values import (
@@ -71,12 +76,22 @@ from hotspare.model.project import (
     Window,
     WindowId,
 )
-from hotspare.model.scripts import modules_from_xml
+from hotspare.model.scripts import MODULES_ELEMENTS, MODULES_SHAPES, modules_from_xml
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
-from hotspare.projects.esp_xml.shapes import SHAPES, WINDOWS
 from hotspare.windows.registry import WINDOW_TYPES
 
 __all__ = ["dump", "load", "load_all", "read"]
+
+WINDOWS: dict[str, ElementShape] = {f"window-{name}": each.xml for name, each in WINDOW_TYPES.items()}
+
+_PROJECT = replace(COMMON["project"], children=COMMON["project"].children | MODULES_ELEMENTS)
+
+SHAPES = Shapes(
+    common={**COMMON, **MODULES_SHAPES, "project": _PROJECT, "windows": shape(children=" ".join(WINDOWS))},
+    windows={f"window-{name}": {f"window-{name}": each.xml, **each.xml_elements} for name, each in WINDOW_TYPES.items()},
+    texts=TEXTS.union(*(each.xml_texts for each in WINDOW_TYPES.values())),
+)
+"""All elements that mean something: those of every project, and those that window types bring."""
 
 PROJECTS_MAX = 100
 
