@@ -417,13 +417,13 @@ def _read_progress(_: do.ReadProgress, state: GroupState, ports: Ports) -> None:
         warming.go_on(state, ports)
 
 
-def _diverge(action: do.Diverge, state: GroupState, ports: Ports) -> None:
+def _diverge(_: do.Diverge, state: GroupState, ports: Ports) -> None:
     held_role = state.standing.role in (Role.PROMOTING, Role.ACTIVE)
     state.ended_because = "; ".join(
         f"output {d.sequence} of stream {d.stream} differs from the one committed under epoch {d.epoch}" for d in state.differences
     )
     notes.close_producer(state)
-    notes.move(state, ports, Role.DIVERGED, action.reason)
+    notes.move(state, ports, Role.DIVERGED, Reason.DIFFERS)
     if held_role:
         ports.coordination.release(state.group, state.standing.epoch, state.engine, "")
 
