@@ -9,7 +9,9 @@ from hotspare.ha.effects.perform import PERFORMERS
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.roles import Reason
 
-ACTIONS = [each for each in vars(do).values() if isinstance(each, type) and issubclass(each, do.Action) and each is not do.Action]
+ACTIONS = [
+    each for each in vars(do).values() if isinstance(each, type) and issubclass(each, do.HaAction) and each is not do.HaAction
+]
 
 
 def test_every_action_has_one_performer() -> None:

@@ -197,7 +197,7 @@ def fenced_is_not_written() -> Any:
 def _silent_after(contact: Contact) -> Any:
     right = perform.perform
 
-    def done(action: do.Action, state: GroupState, ports: Ports) -> None:
+    def done(action: do.HaAction, state: GroupState, ports: Ports) -> None:
         right(action, state, ports)
         if state.contacts.contact is contact:
             state.contacts = replace(state.contacts, coordination_retry_ms=FOREVER_MS)

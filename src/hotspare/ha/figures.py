@@ -67,7 +67,8 @@ class UnknownCounts:
         return [(each.window, each.name, each.near, each.events) for each in rows[:count_max]]
 
 
-WINDOW_MS = 10_000
+SKEW_WINDOW_MS = 10_000
+"""Of a `ClockSkew`."""
 
 
 @dataclass(slots=True)
@@ -86,8 +87,8 @@ class ClockSkew:
     def note(self, now_ms: int, read_time_us: int, append_time_us: int) -> None:
         """A message that was read at `read_time_us` by this engine's clock. `now_ms` only rises."""
         late_us = read_time_us - append_time_us
-        if self._least_us is None or now_ms - self._since_ms >= WINDOW_MS:
-            self._before_us = self._least_us if now_ms - self._since_ms < 2 * WINDOW_MS else None
+        if self._least_us is None or now_ms - self._since_ms >= SKEW_WINDOW_MS:
+            self._before_us = self._least_us if now_ms - self._since_ms < 2 * SKEW_WINDOW_MS else None
             self._least_us, self._since_ms = late_us, now_ms
         self._least_us = min(self._least_us, late_us)
 

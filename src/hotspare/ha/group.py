@@ -160,7 +160,7 @@ class GroupEngine:
                         pass
                 self._called.wait_for(lambda: not self._is_back)
 
-    def batch_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[do.Action]:
+    def batch_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[do.HaAction]:
         """`on_batch`, yielding before every action; not serialised."""
         for _ in self.hold_steps(decoded, next_input):
             yield from cycle.perform_due(self._started(), self._ports)
@@ -178,7 +178,7 @@ class GroupEngine:
             for _ in self._serialised_steps():
                 pass
 
-    def _serialised_steps(self) -> Iterator[do.Action]:
+    def _serialised_steps(self) -> Iterator[do.HaAction]:
         return cycle.perform_due(self._started(), replace(self._ports, unlocked=self._unlocked))
 
     @contextmanager
@@ -194,7 +194,7 @@ class GroupEngine:
             self._is_calling = self._is_back = False
             self._called.notify_all()
 
-    def steps(self) -> Iterator[do.Action]:
+    def steps(self) -> Iterator[do.HaAction]:
         """`cycle`, yielding before every action; not serialised."""
         yield from cycle.perform_due(self._started(), self._ports)
 

@@ -54,7 +54,7 @@ from hotspare.ha.rules.upgrading import Agreement
 _NOTEWORTHY = (do.Campaign, do.StepDown, do.GiveUp, do.Diverge, do.Leave)
 
 
-def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
+def perform(action: do.HaAction, state: GroupState, ports: Ports) -> None:
     """Do `action`; what bus or coordination could not do is remembered and retried, and is no error."""
     if isinstance(action, _NOTEWORTHY):
         notes.alarm(state, ports, HaEventKind.ACTED, action.sentence, action.sentence)  # one that fails is done again at once
@@ -78,7 +78,7 @@ def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
         state.standing = replace(state.standing, refusal=str(error))
 
 
-def _lease_kept(action: do.Action, state: GroupState, ports: Ports) -> AbstractContextManager[None]:
+def _lease_kept(action: do.HaAction, state: GroupState, ports: Ports) -> AbstractContextManager[None]:
     """Keeps the lease while a call of the bus is under way that may take longer than it (DESIGN section 5)."""
     if not lease_rules.may_outlast(action):
         return contextlib.nullcontext()
@@ -454,7 +454,7 @@ def _give_up_store(_: do.GiveUpStore, state: GroupState, ports: Ports) -> None:
     snapshots.give_up(state, ports)
 
 
-PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
+PERFORMERS: dict[type[do.HaAction], Callable[[Any, GroupState, Ports], None]] = {
     do.NoteVacancy: _note_vacancy,
     do.Campaign: _campaign,
     do.Fence: _fence,

@@ -9,7 +9,7 @@ from hotspare.ha.rules.roles import Reason
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class HaAction:
     """One effect, or one change of what the engine knows. Actions of one class with the same fields are equal."""
 
     template: ClassVar[str]
@@ -21,7 +21,7 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
-class NoteVacancy(Action):
+class NoteVacancy(HaAction):
     """Remembers since when the role is free (no effect outside). `reason` None: it is not free after all."""
 
     epoch: int
@@ -33,7 +33,7 @@ class NoteVacancy(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class Campaign(Action):
+class Campaign(HaAction):
     expected_epoch: int
     reason: Reason
 
@@ -43,13 +43,13 @@ class Campaign(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class Fence(Action):
+class Fence(HaAction):
     template = "fences the output with epoch {epoch}"
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class EndLockHolder(Action):
+class EndLockHolder(HaAction):
     """A stopped process may never go on, and while it holds the bus's lock no other process can write."""
 
     template = "ends process {process_id}, which keeps the bus locked, if it is stopped"
@@ -57,24 +57,24 @@ class EndLockHolder(Action):
     process_start: int
 
 
-class ReadCommitted(Action):
+class ReadCommitted(HaAction):
     """Reads progress after fencing: nothing older can change it any more. Requests the coordination epoch concurrently."""
 
     template = "reads what is committed"
 
 
-class Recheck(Action):
+class Recheck(HaAction):
     """Takes note of the coordination epoch, which was requested again after fencing."""
 
     template = "reads the newest epoch again"
 
 
-class BecomeActive(Action):
+class BecomeActive(HaAction):
     template = "becomes active"
 
 
 @dataclass(frozen=True, slots=True)
-class StepDown(Action):
+class StepDown(HaAction):
     """Ends publishing; state and held outputs are kept."""
 
     template = "becomes standby: {reason.value}"
@@ -82,7 +82,7 @@ class StepDown(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp(Action):
+class GiveUp(HaAction):
     """Releases the role, naming a successor or "", then becomes standby."""
 
     successor: str
@@ -93,30 +93,30 @@ class GiveUp(Action):
         return f"gives the role up to {self.successor or 'whoever comes first'}: {self.reason.value}"
 
 
-class Publish(Action):
+class Publish(HaAction):
     template = "publishes its outputs"
 
 
-class AwaitCommit(Action):
+class AwaitCommit(HaAction):
     """Takes note of what came of the transaction under way, when it is over."""
 
     template = "hears what came of its outputs"
 
 
-class PlaceOutputs(Action):
+class PlaceOutputs(HaAction):
     """Continues streams that another project of the group numbered behind what is committed (no effect outside)."""
 
     template = "goes on behind the outputs of another project"
 
 
-class BecomeEligible(Action):
+class BecomeEligible(HaAction):
     """The state that was made from recent input agrees with what is committed (no effect outside)."""
 
     template = "becomes standby: its outputs are those that are committed"
 
 
 @dataclass(frozen=True, slots=True)
-class Tick(Action):
+class Tick(HaAction):
     """Appends a tick to inbound partition number `index` of the group."""
 
     template = "ticks inbound partition {index}: {reason.value}"
@@ -124,72 +124,72 @@ class Tick(Action):
     reason: Reason
 
 
-class Renew(Action):
+class Renew(HaAction):
     template = "renews its lease"
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLeader(Action):
+class ReadLeader(HaAction):
     template = "reads who leads: {reason.value}"
     reason: Reason
 
 
-class ReadSwitchover(Action):
+class ReadSwitchover(HaAction):
     template = "reads whether a switch-over is asked for"
 
 
-class RefreshMember(Action):
+class RefreshMember(HaAction):
     """Describes this engine to the group, and reads the descriptions of the others."""
 
     template = "refreshes its member record"
 
 
-class CheckInbound(Action):
+class CheckInbound(HaAction):
     """Checks that the inbound topics have the partitions that the group reads."""
 
     template = "looks at the partitions of the inbound topics"
 
 
-class TrimBus(Action):
+class TrimBus(HaAction):
     template = "lets the bus forget old messages"
 
 
-class ReadQualities(Action):
+class ReadQualities(HaAction):
     template = "reads the qualities of service"
 
 
-class ReadProjects(Action):
+class ReadProjects(HaAction):
     template = "reads which projects the group runs"
 
 
-class ReadProgress(Action):
+class ReadProgress(HaAction):
     template = "reads progress to let held outputs go"
 
 
-class TakeSnapshot(Action):
+class TakeSnapshot(HaAction):
     template = "takes a snapshot"
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmSnapshot(Action):
+class ConfirmSnapshot(HaAction):
     template = "confirms snapshot {name}"
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class DiscardSnapshot(Action):
+class DiscardSnapshot(HaAction):
     template = f"discards snapshot {{name}}: {Reason.DIFFERS.value}"
     name: str
 
 
-class ReadPersist(Action):
+class ReadPersist(HaAction):
     """Reads whether a snapshot is requested, and which engine undertakes it."""
 
     template = "reads whether a snapshot is asked for"
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimPersist(Action):
+class ClaimPersist(HaAction):
     """Undertakes request `number`, as the engine in place `place` to do so."""
 
     template = "undertakes to persist a snapshot, request {number}"
@@ -198,31 +198,31 @@ class ClaimPersist(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class PersistSnapshot(Action):
+class PersistSnapshot(HaAction):
     template = "persists a snapshot, request {number}"
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class ReportPersisted(Action):
+class ReportPersisted(HaAction):
     template = "tells what came of request {number} for a snapshot"
     number: int
 
 
-class GiveUpStore(Action):
+class GiveUpStore(HaAction):
     """Gives up work on the store that takes too long."""
 
     template = "no longer waits for the store"
 
 
-class Diverge(Action):
+class Diverge(HaAction):
     """Ends as diverged, giving the role up if it is held."""
 
     template = f"ends as diverged: {Reason.DIFFERS.value}"
 
 
 @dataclass(frozen=True, slots=True)
-class Leave(Action):
+class Leave(HaAction):
     """Leaves the group and ends as stopped, giving the role up if it is held. `detail` says what was refused, if anything."""
 
     reason: Reason
@@ -238,4 +238,4 @@ class Duty:
     """An action and when it falls due."""
 
     due_ms: int
-    action: Action
+    action: HaAction

@@ -60,7 +60,7 @@ from hotspare.ha.rules.roles import ENDS, Reason, Role, Step
 from hotspare.ha.rules.view import PeerStatus, View
 
 
-def decide(view: View) -> tuple[do.Action, ...]:
+def decide(view: View) -> tuple[do.HaAction, ...]:
     """All actions that are due, most urgent first. The first is to be performed and everything decided anew, as its result may
     change the rest."""
     return tuple(duty.action for duty in duties(view) if duty.due_ms <= view.now_ms)
