@@ -350,7 +350,7 @@ def test_a_project_that_an_engine_of_before_runs_is_not_divided() -> None:
 def test_all_engines_do_what_the_first_was_asked_to_do_or_do_not_join(
     first: OnPoison | None, others: list[OnPoison | None]
 ) -> None:
-    """What is done about an event on which the engine fails is one thing for the whole group."""
+    """The whole group does the same about an event on which an engine fails."""
     coordination = MemoryCoordination().client("e")
     stands = agree_on_poison(coordination, "g", first)
     assert stands is (first or OnPoison.BAD_EVENT)

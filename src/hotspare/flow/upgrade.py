@@ -1,9 +1,9 @@
-"""What becomes of each window and stream where a changed project goes on with the state of the one before it. Pure.
+"""Compares a changed project with the one whose state it continues, window by window and stream by stream. Pure.
 
     hotspare upgrade NEW.yaml      compares the project that a group runs with a new one, and says it window by window
 
-A window whose lineage is the same (`Lineages`) keeps its state; of any other the state is computed anew, from the
-topics where they still hold all, else from nothing. A stream of the same lineage goes on with the very outputs that it would have
+A window whose lineage is the same (`Lineages`) keeps its state; of any other the state is recomputed, from the
+topics if they still hold all, else from nothing. A stream of the same lineage goes on with the very outputs that it would have
 had, and is compared by digest. In one that changed, and in that of bad events, the new meaning begins behind the newest output
 that was committed.
 """
@@ -236,7 +236,7 @@ def lineages(plan: Plan) -> Lineages:
 
 
 def _own(plan: Plan, window: ResolvedWindow) -> object:
-    """What the window means by itself. Code that shares what it keeps belongs to the project as a whole."""
+    """The meaning of the window by itself. Code that shares what it keeps belongs to the project as a whole."""
     modules = [[str(module), module.meaning()] for module in window.modules]
     shares = plan.shared is not None and bool(list(type_of(window.window).scripts(window.window)))
     tracking = plan.resolved.project.retention_tracking.value

@@ -94,7 +94,7 @@ class ClockSkew:
 
     @property
     def ahead_ms(self) -> int | None:
-        """By how much this engine's clock is ahead, at most; negative where the bus's is. None while nothing is known."""
+        """The most by which this engine's clock is ahead; negative if the bus's is. None while nothing is known."""
         if self._least_us is None:
             return None
         least_us = self._least_us if self._before_us is None else min(self._least_us, self._before_us)

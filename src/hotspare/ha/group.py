@@ -269,7 +269,7 @@ class StreamStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """What `hotspare status` and metrics show of one engine in one group, as of a moment (SPEC M5). `next_offsets` is by (topic
+    """The status of one engine in one group at one moment, for `hotspare status` and metrics (SPEC M5). `next_offsets` is by (topic
     index, partition); `ended_because` is "" while the engine takes part."""
 
     group: str

@@ -312,7 +312,7 @@ def _folded(events: Sequence[DecodedRows], forms: Int64s) -> tuple[list[DecodedR
 
 
 def _old_rows(rows: DecodedRows, place: Int64s, new: Int64s, forms: Int64s) -> Bools:
-    """The old rows of updates, of which the new one stands before them or ended the message before."""
+    """The old rows of updates: the new row is the one before, or ended the message before."""
     form = forms[rows.message]
     begins = ((form & SECOND_FORM) != 0) & (rows.index == 0)
     behind: Bools = (rows.opcode == Opcode.DELETE) & ((form & OUTPUTS_FORM) != 0) & (np.isin(place - 1, new) | begins)
@@ -342,7 +342,8 @@ def _without_blocks(
 
 
 def _rows_of_blocks(events: Sequence[DecodedRows], bad: BadRows, forms: Int64s, schema: Schema, options: CsvOptions) -> list[Bools]:
-    """Of the events of each part, which are rows of update blocks. `bad` could not be read; `forms` as the raw column `format`."""
+    """Returns for each part which of its events are rows of update blocks. `bad` could not be read; `forms` as the raw column
+    `format`."""
     places = [rows.message << 32 | rows.index for rows in events]
     new = [place[rows.opcode == Opcode.UPDATE_BLOCK] for place, rows in zip(places, events, strict=True)]
     behind = np.concatenate([*new, _unread_openings(events, places, bad, forms, schema, options)]) + 1
@@ -358,7 +359,7 @@ def _deletes_behind(rows: DecodedRows, place: Int64s, where: Int64s) -> Bools:
 def _unread_openings(
     events: Sequence[DecodedRows], places: Sequence[Int64s], bad: BadRows, forms: Int64s, schema: Schema, options: CsvOptions
 ) -> Int64s:
-    """Where a bad row was, or may have been, the new row of a block with a delete behind it.
+    """Returns the places of bad rows that were, or may have been, the new row of a block with a delete behind it.
 
     Of a row that cannot be read nothing but its text is known, so its opcode is looked for there. If it may stand behind the end of
     a text that was cut, the delete behind it is not believed either.

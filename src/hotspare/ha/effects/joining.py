@@ -344,8 +344,8 @@ def agreed_document(coordination: Coordination, group: str) -> str | None:
 
 
 def agree_on_poison(coordination: Coordination, group: str, asked: OnPoison | None) -> OnPoison:
-    """What the group does about an event on which the engine fails: what its first engine was asked to do. An engine that asks for
-    nothing (None) does it too; UsageError where it asks for something else.
+    """Returns what the group does about an event on which an engine fails: what its first engine was asked to do. An engine that
+    asks for nothing (None) does it too; UsageError where it asks for something else.
 
     Otherwise some engines would end where others go on, and their states would differ.
     """
@@ -433,8 +433,8 @@ class RecentStart:
 
 
 def recent_start(bus: Bus, topics: GroupTopics, origin: Mapping[tuple[str, int], int], span_us: int) -> RecentStart:
-    """From where an engine reads that makes its state from recent input (SPEC F11): `span_us` before the newest message, or where a
-    topic begins; what is missing then has to come.
+    """Returns the offsets at which an engine begins that makes its state from recent input (SPEC F11): `span_us` before the newest
+    message, or the beginning of a topic; what is missing then has to come.
 
     Messages are looked for by their append times, which may be wrong for a while. A wrong one costs time and nothing else: when the
     state is complete is decided by the time that the engine itself believes, counted from the messages that it begins with.

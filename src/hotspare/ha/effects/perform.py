@@ -220,8 +220,8 @@ def _recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
 
 
 def ask_epoch(state: GroupState, ports: Ports) -> None:
-    """Ask for the newest epoch, beside the reading of what is committed: both come after the fence, and neither waits for the other
-    (DESIGN section 5). To be called after the fence only; what an earlier promotion asked is forgotten."""
+    """Requests the newest epoch concurrently with reading what is committed: both need the fence, and neither waits for the other
+    (DESIGN section 5). To be called after the fence only; forgets what an earlier promotion requested."""
     answers: list[tuple[Leader, Agreement | None]] = []
     call = ports.begin(partial(_ask, state, ports, answers))
     state.recheck = AskedEpoch(call, answers)
@@ -233,10 +233,11 @@ def _ask(state: GroupState, ports: Ports, answers: list[tuple[Leader, Agreement 
 
 
 def asked_epoch(state: GroupState, ports: Ports) -> tuple[Leader, Agreement | None]:
-    """The answer, and which projects the group runs, where anything was ever decided about them: an engine that slept through an
-    upgrade, unseen, and wakes while the role is free, must not publish what the project of before makes of the input.
+    """Returns the answer to `ask_epoch`, and which projects the group runs, if anything was ever decided about them: an engine that
+    slept through an upgrade, unseen, and wakes while the role is free, must not publish what the project of before makes of the
+    input.
 
-    If an earlier answer was an error, it is asked once more. Raises what the question raised."""
+    If an earlier answer was an error, requests it once more. Raises what the request raised."""
     if state.recheck is None:
         ask_epoch(state, ports)
     assert state.recheck is not None
@@ -389,7 +390,7 @@ def _report_members(state: GroupState, ports: Ports, news: tuple[OtherMember, ..
 
 
 def _read_projects(_: do.ReadProjects, state: GroupState, ports: Ports) -> None:
-    """What was decided since about the projects of the group; ProjectChanged as `asked_on`.
+    """Reads what was decided since about the projects of the group; ProjectChanged as `asked_on`.
 
     While one project runs alone, `decide` does not ask. That a second one takes part an engine hears from the descriptions of those
     that run it; from then on it asks now and then, until there is one again. A promotion asks in any case.

@@ -1,4 +1,4 @@
-"""One publishing transaction over every output stream: from held outputs to it, what came of it, and from a topic's tail to progress."""
+"""The publishing transaction over every output stream: what goes into it, what came of it, and progress from a topic's tail."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TAIL_BYTES_MAX = 64 << 20
 
 
 def publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
-    """Begin the next transaction, if there is anything to commit. The engine computes on meanwhile."""
+    """Begins the next transaction, if there is anything to commit. The engine computes meanwhile."""
     assert state.producer is not None
     view = view_of(state, ports)
     following = next_commit(state, view, ports.codec)
@@ -51,7 +51,7 @@ def publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
 
 
 def await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:
-    """Take note of what came of the transaction that is under way."""
+    """Records what came of the transaction that is under way."""
     assert state.transaction is not None
     following, call = state.transaction.content, state.transaction.call
     state.transaction = None
@@ -130,7 +130,7 @@ def _note_no_longer_oversized(state: GroupState, ports: Ports) -> None:
 
 
 def _fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:
-    """What is committed is not known: if this still is the newest epoch, the promotion is repeated from its fence."""
+    """Repeats the promotion from its fence, if this still is the newest epoch: what is committed is not known."""
     notes.forget_leader(state)
     notes.move(state, ports, Role.PROMOTING, reason, Step.WON)
 

@@ -10,10 +10,10 @@ from hotspare.ha.rules.roles import Reason
 
 @dataclass(frozen=True, slots=True)
 class HaAction:
-    """One effect, or one change of what the engine knows. Actions of one class with the same fields are equal."""
+    """An effect, or a change of what the engine knows. Actions of one class with the same fields are equal."""
 
     template: ClassVar[str]
-    """What the log says of it, over its fields."""
+    """The sentence in the log, over the fields."""
 
     @property
     def sentence(self) -> str:

@@ -161,7 +161,7 @@ def _turn_ms(view: View) -> int:
 
 def is_outranked(view: View) -> bool:
     """Whether this engine, a standby, lets another one go first: one that has come farther, so that the least is to be caught up;
-    of equals, each in turn. Nobody waits longer for a turn than for a better candidate, and nobody gives a role up for it."""
+    of equals, each in turn. No engine waits longer for a turn than for a better candidate, or gives a role up for it."""
     own = (-view.membership.rank, _place_in_turn(view, view.engine))
     return any((-other.rank, _place_in_turn(view, other.engine)) < own for other in _other_standbys(view))
 
@@ -173,13 +173,13 @@ def _is_anothers_turn(view: View) -> bool:
 
 
 def best_standby(view: View) -> str:
-    """To whom this engine gives its role; "" where there is nobody."""
+    """Returns the engine to which this one gives its role; "" if there is none."""
     ranked = sorted((-other.rank, _place_in_turn(view, other.engine), other.engine) for other in _successors(view))
     return ranked[0][2] if ranked else ""
 
 
 def _successors(view: View) -> list[OtherMember]:
-    """The standbys that may have the role next: those of the project that leads, and where there are none, of this engine's own."""
+    """Returns the standbys that may have the role next: of the project that leads, or else of this engine's own."""
     standbys = [other for other in view.membership.others if other.role == Role.STANDBY.value]
     leading = [other for other in standbys if other.is_of(view.projects.leading)]
     return leading or _other_standbys(view)
