@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from hotspare.flow.carry_over import carried_over
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.flow.upgrade import Fate, Past, Upgrade, carried_over, compare
+from hotspare.flow.upgrade import Fate, Past, Upgrade, compare
 from hotspare.projects.load import load_text
 from tests.cases.case import Case, Message, raw_batches
 

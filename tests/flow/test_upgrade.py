@@ -7,13 +7,13 @@ import json
 import pytest
 
 from hotspare.base.errors import ProjectChanged, SnapshotDamaged, UsageError
+from hotspare.flow.carry_over import carried_over
 from hotspare.flow.head.head import Head
-from hotspare.flow.lineage import lineages
 from hotspare.flow.numbering import NUMBERING, numbering_of
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.flow.semantics import SEMANTICS
-from hotspare.flow.upgrade import Fate, Past, StreamFate, Upgrade, carried_over, compare
+from hotspare.flow.upgrade import Fate, Past, StreamFate, Upgrade, compare, lineages
 from hotspare.projects.load import load_text
 from tests.cases.case import Case, Message, raw_batches
 

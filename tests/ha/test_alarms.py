@@ -16,9 +16,9 @@ from hotspare.ha.effects import snapshots
 from hotspare.ha.effects.cycle import take_batch
 from hotspare.ha.effects.perform import perform
 from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.figures import BadCounts
 from hotspare.ha.group_state import InboundState
 from hotspare.ha.member_record import member_of
-from hotspare.ha.outputs.bad_counts import BadCounts
 from hotspare.ha.ports import ConnectorFacts
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules.facts import InboundFacts
@@ -104,7 +104,7 @@ class NothingWritten:
         (do.Tick(0, Reason.TIMER), HaEventKind.RESULT_UNKNOWN, f"the commit to bus b.db was not answered: {FULL}"),
     ],
 )
-def test_what_an_engine_does_again_and_again_is_reported_once_a_minute(action: do.Action, kind: HaEventKind, words: str) -> None:
+def test_what_an_engine_does_again_and_again_is_reported_once_a_minute(action: do.HaAction, kind: HaEventKind, words: str) -> None:
     """Without an answer it is done again, ten times a second: with a full disk of two minutes two lines."""
     rig = Rig()
     rig.ports = replace(rig.ports, coordination=NothingWritten(), bus=NothingWritten())  # type: ignore[arg-type]

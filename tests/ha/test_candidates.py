@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from hotspare.base.shard import WHOLE, Shard, shards_of
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import candidates
-from hotspare.ha.rules.decide import decide, next_due_ms
+from hotspare.ha.rules.decide import best_standby, decide, is_outranked, next_due_ms
 from hotspare.ha.rules.facts import OtherMember, Vacancy
 from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.view import PeerStatus, View
@@ -31,7 +30,7 @@ def test_the_shards_of_an_engine_that_ends_are_shared_out(names: list[str], coun
     """Of spares that came equally far, one goes first in each shard, and no two differ by more than one shard. SPEC K9."""
     firsts = Counter[str]()
     for shard in shards_of(count):
-        first = [name for name in names if not candidates.is_outranked(spare(name, dict.fromkeys(names, 7), shard))]
+        first = [name for name in names if not is_outranked(spare(name, dict.fromkeys(names, 7), shard))]
         assert len(first) == 1
         firsts.update(first)
     assert max(firsts.values()) - min(firsts[name] for name in names) <= 1
@@ -40,16 +39,16 @@ def test_the_shards_of_an_engine_that_ends_are_shared_out(names: list[str], coun
 @given(st.dictionaries(st.text("abc", min_size=1, max_size=3), st.integers(0, 3), min_size=1, max_size=5), st.integers(0, 6))
 def test_who_has_come_farther_goes_first_in_any_shard(ranks: dict[str, int], number: int) -> None:
     shard = Shard(number, 7)
-    first = [name for name in ranks if not candidates.is_outranked(spare(name, ranks, shard))]
+    first = [name for name in ranks if not is_outranked(spare(name, ranks, shard))]
     assert [ranks[name] for name in first] == [max(ranks.values())]
 
 
 def test_an_active_engine_gives_its_shards_to_different_spares() -> None:
     others = tuple(OtherMember(name, Role.STANDBY.value, 1) for name in ("a", "b"))
-    successors = [candidates.best_standby(active(others=others, shard=shard)) for shard in shards_of(6)]
+    successors = [best_standby(active(others=others, shard=shard)) for shard in shards_of(6)]
     assert Counter(successors).keys() == {"a", "b"}
-    assert candidates.best_standby(active(others=others)) == "a"
-    assert candidates.best_standby(active()) == ""
+    assert best_standby(active(others=others)) == "a"
+    assert best_standby(active()) == ""
 
 
 def campaign_ms(view: View) -> int:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from hotspare.base.errors import StateError, StoreError
 from hotspare.bus.contract import OutputId
-from hotspare.ha.outputs.digest_trail import DigestTrail
-from hotspare.ha.outputs.held import NO_OUTPUT, HeldOutputs, HeldStream, Mark
+from hotspare.ha.outputs.held import NO_OUTPUT, DigestTrail, HeldOutputs, HeldStream, Mark
 from tests.ha.outputs import digest, outputs
 
 OPERATIONS = st.lists(st.tuples(st.sampled_from(["append", "drop", "spill"]), st.integers(1, 9)), max_size=25)

@@ -4,7 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from hotspare.base.choices import OnPoison
 from hotspare.base.errors import PositionLost, ProjectChanged, StateError, TopicOwned, UsageError
 from hotspare.base.shard import Shard
 from hotspare.bus.contract import Outgoing, Partition
@@ -15,6 +18,7 @@ from hotspare.ha.effects.joining import (
     Joining,
     ProjectIdentity,
     agree_on_origin,
+    agree_on_poison,
     agree_on_skew,
     agreed_project,
     check_positions,
@@ -28,6 +32,7 @@ from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OutputStream
 from tests.simulation.script import Script
 from tests.simulation.world import GROUP, SETTINGS
 
+ASKED = st.sampled_from([None, *OnPoison])
 TOPICS = GroupTopics((InboundTopic("in", 2),), (OutputStream("q/a", "out"),))
 
 
@@ -339,3 +344,26 @@ def test_a_project_that_an_engine_of_before_runs_is_not_divided() -> None:
         agree_on_shards(coordination, "p.shop/1", divided(1, 2))
     assert "--prefix" in refused.value.hint
     assert list(coordination.groups()) == ["p.shop"]
+
+
+@given(ASKED, st.lists(ASKED))
+def test_all_engines_do_what_the_first_was_asked_to_do_or_do_not_join(
+    first: OnPoison | None, others: list[OnPoison | None]
+) -> None:
+    """The whole group does the same about an event on which an engine fails."""
+    coordination = MemoryCoordination().client("e")
+    stands = agree_on_poison(coordination, "g", first)
+    assert stands is (first or OnPoison.BAD_EVENT)
+    for asked in others:
+        if asked in (None, stands):
+            assert agree_on_poison(coordination, "g", asked) is stands
+        else:
+            with pytest.raises(UsageError, match=f"group g has --on-poison {stands.value}"):
+                agree_on_poison(coordination, "g", asked)
+
+
+def test_a_value_of_a_newer_hotspare_is_refused() -> None:
+    coordination = MemoryCoordination().client("e")
+    coordination.set_fact_once("g", "on-poison", b"dance")
+    with pytest.raises(UsageError, match="does not know"):
+        agree_on_poison(coordination, "g", None)

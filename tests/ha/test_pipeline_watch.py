@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hotspare.bus.contract import Partition
 from hotspare.coordination.contract import Member
-from hotspare.ha.effects.pipeline_watch import note_stall
+from hotspare.ha.effects.perform import note_stall
 from hotspare.ha.group_state import GroupState, InboundState
 from hotspare.ha.outputs.held import HeldOutputs
 from hotspare.ha.rules.facts import InboundFacts, OtherMember

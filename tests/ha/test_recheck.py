@@ -8,7 +8,7 @@ import pytest
 from hotspare.base.errors import CoordinationSuspended
 from hotspare.coordination.contract import Leader
 from hotspare.ha.calls.underway import at_once
-from hotspare.ha.effects import recheck
+from hotspare.ha.effects.perform import ask_epoch, asked_epoch
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules.facts import Projects
 
@@ -40,21 +40,21 @@ def world(*answers: Leader | Exception) -> tuple[Any, Ports]:
 
 def test_the_answer_is_the_one_that_was_asked_for() -> None:
     state, ports = world(NEWEST)
-    recheck.begin(state, ports)
-    assert recheck.answered(state, ports) == (NEWEST, None)
+    ask_epoch(state, ports)
+    assert asked_epoch(state, ports) == (NEWEST, None)
     assert state.recheck is None
 
 
 def test_a_later_promotion_asks_anew_and_forgets_what_an_earlier_one_asked() -> None:
     state, ports = world(Leader(7, "e0", "", 1_000), NEWEST)
-    recheck.begin(state, ports)
-    recheck.begin(state, ports)
-    assert recheck.answered(state, ports) == (NEWEST, None)
+    ask_epoch(state, ports)
+    ask_epoch(state, ports)
+    assert asked_epoch(state, ports) == (NEWEST, None)
 
 
 def test_where_the_question_failed_it_is_asked_once_more() -> None:
     state, ports = world(CoordinationSuspended("no answer"), NEWEST)
-    recheck.begin(state, ports)
+    ask_epoch(state, ports)
     with pytest.raises(CoordinationSuspended):
-        recheck.answered(state, ports)
-    assert recheck.answered(state, ports) == (NEWEST, None)
+        asked_epoch(state, ports)
+    assert asked_epoch(state, ports) == (NEWEST, None)

@@ -12,8 +12,8 @@ from hotspare.bus.contract import OutputId, Progress
 from hotspare.coordination.contract import Member
 from hotspare.ha.member_record import PROJECT
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import beside, candidates, divergence, makers, placing, snapshots
-from hotspare.ha.rules.decide import decide
+from hotspare.ha.rules import beside, divergence, makers, placing, snapshots
+from hotspare.ha.rules.decide import best_standby, decide, is_outranked
 from hotspare.ha.rules.facts import Difference, InboundFacts, OtherMember, Projects, StreamFacts, Vacancy
 from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.upgrading import Agreement, Move, MoveKind, Version, folded
@@ -68,10 +68,10 @@ def test_the_successor_that_the_holder_names_takes_the_role_whatever_its_project
 
 def test_the_role_is_given_within_the_project_that_leads() -> None:
     old, new = engine("old", 0), engine("new", 1, rank=9)
-    assert candidates.best_standby(runs(active(), 0, OFFERED, old, new)) == "old"
-    assert candidates.best_standby(runs(active(), 0, OFFERED, new)) == ""
-    assert candidates.best_standby(runs(active(), 0, LED, old, new)) == "new"
-    assert candidates.best_standby(runs(active(), 1, OFFERED, new)) == "new", "of its own, where none of the other lives"
+    assert best_standby(runs(active(), 0, OFFERED, old, new)) == "old"
+    assert best_standby(runs(active(), 0, OFFERED, new)) == ""
+    assert best_standby(runs(active(), 0, LED, old, new)) == "new"
+    assert best_standby(runs(active(), 1, OFFERED, new)) == "new", "of its own, where none of the other lives"
     asked = runs(active(switchover="new"), 0, OFFERED, old, new)
     assert not any(isinstance(action, do.GiveUp) for action in decide(asked))
     assert do.GiveUp("new", Reason.SWITCHOVER) in decide(replace(asked, projects=replace(asked.projects, known=LED)))
@@ -79,8 +79,8 @@ def test_the_role_is_given_within_the_project_that_leads() -> None:
 
 def test_numbers_and_positions_of_another_project_count_for_nothing() -> None:
     view = runs(standby(rank=1), 1, OFFERED, engine("a", 0, rank=9))
-    assert not candidates.is_outranked(view)
-    assert candidates.is_outranked(runs(standby(rank=1), 1, OFFERED, engine("a", 1, rank=9)))
+    assert not is_outranked(view)
+    assert is_outranked(runs(standby(rank=1), 1, OFFERED, engine("a", 1, rank=9)))
     assert snapshots.snapshot_turn(view) == 0
     assert snapshots.snapshot_turn(runs(active(), 0, OFFERED, engine("a", 1))) == 0, "its own project has no spare"
     assert beside.same(view) == []

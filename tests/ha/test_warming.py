@@ -10,7 +10,7 @@ from hotspare.bus.contract import Outgoing, OutputId, Partition, Progress
 from hotspare.bus.memory import MemoryBus
 from hotspare.coordination.contract import Leader
 from hotspare.flow.digest_chain import chained
-from hotspare.ha.effects.recent_start import RecentStart, recent_start
+from hotspare.ha.effects.joining import RecentStart, recent_start
 from hotspare.ha.outputs.held import NO_OUTPUT, HeldStream, Mark
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import warming as rules

@@ -15,8 +15,8 @@ from hotspare.flow.plan import Plan, compile_plan
 from hotspare.model.project import Project, Publication
 from hotspare.model.types import FieldType, Schema
 from hotspare.model.window_type import type_of
+from hotspare.projects import esp_xml
 from hotspare.projects import yaml as yaml_project
-from hotspare.projects.esp_xml import project as esp_xml
 from hotspare.projects.fingerprint import project_hash
 from hotspare.projects.load import load_text
 from hotspare.projects.resolve import resolve

@@ -35,7 +35,7 @@ from hotspare.formats.json.decode import decode_json
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import Connector, ConnectorDirection
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
-from hotspare.projects.esp_xml import project as esp_xml
+from hotspare.projects import esp_xml
 from hotspare.projects.load import load_text
 from hotspare.rows.batch import ARROW_TYPE, output_schema
 from hotspare.rows.refusals import BadRows

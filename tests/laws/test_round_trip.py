@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.model.project import IndexType, Project, Window
+from hotspare.projects import esp_xml
 from hotspare.projects import yaml as yaml_project
-from hotspare.projects.esp_xml import project as esp_xml
 from hotspare.projects.fingerprint import differences, from_document, project_hash, to_document
 from hotspare.projects.load import load_text
 from hotspare.windows.copy.declaration import CopyWindow

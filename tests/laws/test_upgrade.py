@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hotspare.flow.carry_over import carried_over
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import compile_plan
-from hotspare.flow.upgrade import Past, StreamFate, carried_over, compare
+from hotspare.flow.upgrade import Past, StreamFate, compare
 from tests.examples import examples
 from tests.laws.any_changelogs import raw_messages
 from tests.laws.any_graphs import Graph

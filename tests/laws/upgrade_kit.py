@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from hotspare.base.errors import ProjectError
 from hotspare.flow.beginning import rows_ahead
+from hotspare.flow.carry_over import carried_over
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan
-from hotspare.flow.upgrade import Fate, Past, carried_over, compare
+from hotspare.flow.upgrade import Fate, Past, compare
 from hotspare.model.types import KeyRole
 from hotspare.rows.changelog import Opcodes
 from tests.laws.any_changelogs import Given, raw_messages

@@ -6,8 +6,8 @@ import pytest
 
 from hotspare.base.errors import ProjectError
 from hotspare.flow.plan import compile_plan
+from hotspare.projects import esp_xml
 from hotspare.projects import yaml as yaml_project
-from hotspare.projects.esp_xml import project as esp_xml
 from hotspare.projects.fingerprint import project_hash
 from hotspare.projects.resolve import resolve
 

@@ -8,8 +8,8 @@ import pytest
 
 from hotspare.base.errors import Mistake, ProjectError
 from hotspare.flow.plan import operator_mistakes
+from hotspare.projects import esp_xml
 from hotspare.projects import yaml as yaml_project
-from hotspare.projects.esp_xml import project as esp_xml
 from hotspare.projects.load import load_text
 from hotspare.windows.shared.expressions import expression_mistakes
 from tests.cli.running import hotspare_here

@@ -6,8 +6,8 @@ import pytest
 
 from hotspare.base.errors import ProjectError
 from hotspare.model.project import ConnectorEntry, ConnectorGroup, ConnectorTarget
+from hotspare.projects import esp_xml as esp_xml_project
 from hotspare.projects import yaml as yaml_project
-from hotspare.projects.esp_xml import project as esp_xml_project
 from hotspare.projects.load import load_text
 
 XML = """

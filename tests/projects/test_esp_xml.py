@@ -18,7 +18,7 @@ from hotspare.model.project import (
     Singletons,
     WindowId,
 )
-from hotspare.projects.esp_xml import project as esp_xml
+from hotspare.projects import esp_xml
 from hotspare.projects.fingerprint import project_hash
 from hotspare.projects.load import LoadedProject, load_project, load_text
 from hotspare.windows.calculate.declaration import CalculateWindow

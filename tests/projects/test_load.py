@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hotspare.base.errors import HotspareError, ProjectError, UsageError
 from hotspare.model.frontends import values
 from hotspare.model.project import Project
+from hotspare.projects import esp_xml
 from hotspare.projects import yaml as yaml_project
-from hotspare.projects.esp_xml import project as esp_xml
 from hotspare.projects.load import load_project, load_text
 from tests.strategies_projects import projects
 

@@ -16,7 +16,7 @@ from hotspare.base.errors import ProjectError
 from hotspare.model.connectors import AS_IT_IS, CONNECTOR_PROPERTIES, FALSE_TEXTS, NO_EFFECT, REQUIRED, TOPIC_CLASS, Support
 from hotspare.model.project import Project
 from hotspare.projects import yaml as yaml_project
-from hotspare.projects.esp_xml.shapes import SHAPES, WINDOWS
+from hotspare.projects.esp_xml import SHAPES, WINDOWS
 from hotspare.projects.load import load_text
 from hotspare.windows.registry import WINDOW_TYPES
 

@@ -6,7 +6,7 @@ import pytest
 
 from hotspare.model.code import Language, Script
 from hotspare.model.project import Project, WindowId
-from hotspare.projects.esp_xml import project as esp_xml
+from hotspare.projects import esp_xml
 from hotspare.projects.load import load_text
 from hotspare.windows.filter.declaration import FilterWindow
 from hotspare.windows.lua.declaration import LuaWindow

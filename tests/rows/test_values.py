@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hotspare.base.errors import UsageError
 from hotspare.model.types import FieldType
 from hotspare.rows.batch import ARROW_TYPE
-from hotspare.rows.iso_times import iso_micros, iso_times
-from hotspare.rows.values import DateFormat, parse
+from hotspare.rows.times import DateFormat, iso_micros, iso_times
+from hotspare.rows.values import parse
 
 TYPES = [t for t in FieldType if t is not FieldType.STRING]
 TEXTS = st.one_of(

@@ -84,7 +84,7 @@ def fenced_is_end() -> Any:
         state.leadership = replace(state.leadership, leader=None)
         notes.move(state, ports, Role.STANDBY, Reason.NEWER_EPOCH)
 
-    return patch.object(perform, "_fence_again", end)
+    return patch.object(publishing, "_fence_again", end)
 
 
 @planted(FaultKind.CLOCK_STALL, FaultKind.SWITCHOVER)
@@ -164,20 +164,20 @@ def ring_of_held() -> Any:
 @planted(FaultKind.LATE_COMMIT)
 def reads_without_fence() -> Any:
     """After an unknown result progress is read without fencing first: the commit may still arrive."""
-    right = perform._fence_again
+    right = publishing._fence_again
 
     def fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:
         right(state, ports, reason)
         if reason is Reason.UNKNOWN_RESULT:
             state.standing = replace(state.standing, step=Step.FENCED)
 
-    return patch.object(perform, "_fence_again", fence_again)
+    return patch.object(publishing, "_fence_again", fence_again)
 
 
 @planted(FaultKind.FENCED_DONE)
 def fenced_is_not_written() -> Any:
     """Who is fenced out of a commit takes it that nothing was written, and does not read what is committed again."""
-    right, read = perform._fence_again, perform.PERFORMERS[do.ReadCommitted]
+    right, read = publishing._fence_again, perform.PERFORMERS[do.ReadCommitted]
     fenced: set[tuple[str, int, int]] = set()
 
     def fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:
@@ -191,13 +191,13 @@ def fenced_is_not_written() -> Any:
         else:
             read(action, state, ports)
 
-    return both(patch.object(perform, "_fence_again", fence_again), _performer(do.ReadCommitted, read_committed))
+    return both(patch.object(publishing, "_fence_again", fence_again), _performer(do.ReadCommitted, read_committed))
 
 
 def _silent_after(contact: Contact) -> Any:
     right = perform.perform
 
-    def done(action: do.Action, state: GroupState, ports: Ports) -> None:
+    def done(action: do.HaAction, state: GroupState, ports: Ports) -> None:
         right(action, state, ports)
         if state.contacts.contact is contact:
             state.contacts = replace(state.contacts, coordination_retry_ms=FOREVER_MS)

@@ -26,7 +26,7 @@ from tests.simulation.planting import planted
 FOREVER_MS = 1 << 60
 
 
-def _duties_without(name: str, is_forgotten: Callable[[do.Action], bool]) -> Any:
+def _duties_without(name: str, is_forgotten: Callable[[do.HaAction], bool]) -> Any:
     """A group of rules, some of whose duties are forgotten."""
     right = getattr(decide, name)
 

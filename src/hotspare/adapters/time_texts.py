@@ -17,7 +17,7 @@ from hotspare.formats.csv.decode import decode_rows
 from hotspare.formats.json.decode import decode_json
 from hotspare.model.types import TIME_TYPES, FieldType, Schema
 from hotspare.rows.batch import ARROW_TYPE, MessageFormat
-from hotspare.rows.values import DateFormat
+from hotspare.rows.times import DateFormat
 
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
 _DIGITS_MAX = 40

@@ -33,7 +33,7 @@ from hotspare.expressions.tree import (
 )
 from hotspare.model.names import nearest
 from hotspare.model.project import Dialect
-from hotspare.rows.values import DateFormat
+from hotspare.rows.times import DateFormat
 
 _WIDE = (ValueType.INT64, ValueType.MONEY, ValueType.DOUBLE)
 _TIMES = (ValueType.DATE, ValueType.STAMP)

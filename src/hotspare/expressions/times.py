@@ -29,7 +29,7 @@ from hotspare.expressions.function import (
 from hotspare.expressions.tree import TypedCall, ValueType
 from hotspare.model.project import Dialect
 from hotspare.rows.elementwise import whole_seconds, with_nulls
-from hotspare.rows.values import DateFormat
+from hotspare.rows.times import DateFormat
 
 TRUNC_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 

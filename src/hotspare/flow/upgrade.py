@@ -1,36 +1,29 @@
-"""What becomes of each window and stream where a changed project goes on with the state of the one before it. Pure.
+"""Compares a changed project with the one whose state it continues, window by window and stream by stream. Pure.
 
     hotspare upgrade NEW.yaml      compares the project that a group runs with a new one, and says it window by window
 
-A window whose lineage is the same (`hotspare.flow.lineage`) keeps its state; of any other the state is computed anew, from the
-topics where they still hold all, else from nothing. A stream of the same lineage goes on with the very outputs that it would have
+A window whose lineage is the same (`Lineages`) keeps its state; of any other the state is recomputed, from the
+topics if they still hold all, else from nothing. A stream of the same lineage goes on with the very outputs that it would have
 had, and is compared by digest. In one that changed, and in that of bad events, the new meaning begins behind the newest output
 that was committed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
 
-from hotspare.base.errors import SnapshotDamaged, UsageError
-from hotspare.flow.beginning import RowsAhead, begin_with_rows, needing_rows, pages_to_begin_with
-from hotspare.flow.lineage import Lineages, lineages
-from hotspare.flow.numbering import NUMBERING
+from hotspare.flow.beginning import RowsAhead, needing_rows
 from hotspare.flow.plan import Node, Plan, Stage
 from hotspare.flow.semantics import SEMANTICS
-from hotspare.flow.snapshot import check_origin, encode_page, freeze, restore
 from hotspare.model.project import WindowId
-from hotspare.projects.fingerprint import window_changes
-from hotspare.scripting.shared import PAGE as SHARED_PAGE
-from hotspare.table.pages import Page
-from hotspare.table.strings import StringTable
-
-UPGRADED = "upgraded_from"
-"""What the header of a carried snapshot says beside: the hash of the project whose snapshot it was."""
+from hotspare.model.resolved import ResolvedWindow
+from hotspare.model.window_type import type_of
+from hotspare.projects.fingerprint import stream_meaning, window_changes, window_meaning
+from hotspare.rows.batch import BAD_STREAM
 
 
 class Past(Enum):
@@ -104,14 +97,14 @@ def compare(before: Plan, after: Plan, past: Past, semantics: int = SEMANTICS) -
     old, new = lineages(before), lineages(after)
     unread = _unread(before, after) if past in (Past.WHOLE, Past.UNASKED) else ()
     is_recomputed = past is Past.WHOLE and not unread
-    stateful = dict.fromkeys((node.operator.id for node in _stateful(after)), Fate.RECOMPUTED if is_recomputed else Fate.EMPTY)
+    stateful = dict.fromkeys((node.operator.id for node in stateful_nodes(after)), Fate.RECOMPUTED if is_recomputed else Fate.EMPTY)
     anew = {w.id: stateful.get(w.id, Fate.NONE) for w in after.resolved.windows}
     means_the_same = semantics == SEMANTICS
     windows = [
         _changed(before, after, old, new, window, fate) if means_the_same else WindowChange(window, fate, (_MEANS_ELSE,))
         for window, fate in anew.items()
     ]
-    needy = {} if is_recomputed else needing_rows(after, _kept_pages(after, windows))
+    needy = {} if is_recomputed else needing_rows(after, kept_pages(after, windows))
     windows = [replace(each, fate=Fate.FILLED) if each.window in needy else each for each in windows]
     windows = [replace(each, reasons=each.reasons + unread) if each.fate in (Fate.EMPTY, Fate.FILLED) else each for each in windows]
     windows += [WindowChange(w.id, Fate.GONE) for w in before.resolved.windows if w.id not in new.states]
@@ -192,7 +185,8 @@ _KEEPS = {
 }
 
 
-def _kept_pages(after: Plan, windows: Sequence[WindowChange]) -> frozenset[str]:
+def kept_pages(after: Plan, windows: Sequence[WindowChange]) -> frozenset[str]:
+    """The pages of `after` whose windows keep their state."""
     kept = {change.window for change in windows if change.fate is Fate.KEPT}
     return frozenset(node.page for node in after.nodes if node.operator.id in kept)
 
@@ -201,103 +195,60 @@ def _listed(sources: tuple[WindowId, ...]) -> str:
     return ", ".join(map(str, sources))
 
 
-def _stateful(plan: Plan) -> list[Node]:
+def stateful_nodes(plan: Plan) -> list[Node]:
+    """The nodes of the core that have state, in the plan's order."""
     return [node for node in plan.nodes if not node.in_head and node.operator.open().parts]
 
 
-# --- the state ------------------------------------------------------------------------------------------------------------------
+_OF_STREAMS = frozenset({Stage.DELIVERY, Stage.BEATS})
 
 
 @dataclass(frozen=True, slots=True)
-class _CarriedPages(Mapping[str, bytes]):
-    """Pages of kept windows as they are in `pages`, read when they are asked for, and those that begin empty."""
+class Lineages:
+    """Hashes of all that determines the state of each window, and each output stream by name, that of bad events among them. Equal
+    in two projects exactly if one can continue with the state, or the stream, of the other.
 
-    pages: Mapping[str, bytes]
-    kept: tuple[str, ...]
-    empty: Mapping[str, bytes]
+    The hash of a project says only whether two projects are the same. A window's state depends on what the window means and on the
+    lineages of all windows ahead of it. Its stream depends on the same and, if time plays a part, on the heartbeats: which tick
+    causes an output depends on how often there is one and on which topics have them.
+    """
 
-    def __getitem__(self, name: str) -> bytes:
-        if name in self.empty:
-            return self.empty[name]
-        if name not in self.kept:
-            raise KeyError(name)
-        return self.pages[name]
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self.kept
-        yield from self.empty
-
-    def __len__(self) -> int:
-        return len(self.kept) + len(self.empty)
+    states: Mapping[WindowId, str]
+    streams: Mapping[str, str]
 
 
-def carried_over(
-    before: Plan, after: Plan, header: bytes, pages: Mapping[str, bytes], shard: int = 0
-) -> tuple[bytes, Mapping[str, bytes]]:
-    """A snapshot of `before`, of this shard, as one of `after` at the same positions: kept windows have their state, the others
-    none. UsageError where the one cannot become the other; ProjectChanged, SnapshotFormat, SnapshotDamaged."""
-    try:
-        content = json.loads(header)
-        check_origin(before, content)
-        found = compare(before, after, Past.CARRIED, int(content["semantics"]))
-        if found.refusals:
-            raise UsageError("the project cannot go on with the state of the one before", detail="\n  ".join(found.refusals))
-        carried = _header(before, after, found, content)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SnapshotDamaged("the snapshot cannot be read", detail=str(error)) from error
-    kept_windows = {change.window for change in found.windows if change.fate is Fate.KEPT}
-    wanted = {node.page: node for node in _stateful(after)}
-    kept = {name for name, node in wanted.items() if node.operator.id in kept_windows}
-    empty = {name: _opened(node, shard) for name, node in wanted.items() if name not in kept}
-    if after.shared is not None:
-        shares_alike = before.project_hash == after.project_hash and int(content["semantics"]) == SEMANTICS
-        kept |= {SHARED_PAGE} if shares_alike else frozenset()
-        empty |= {} if shares_alike else {SHARED_PAGE: after.shared.open()}
-    names = tuple(name for name in pages if _page_of(name) in kept)
-    if missing := sorted(kept - set(names)):
-        raise SnapshotDamaged("the snapshot has other pages than its project", detail=f"it lacks {missing[0]}")
-    strings = StringTable().freeze()
-    made = _CarriedPages(pages, names, {name: encode_page(page.freeze(), strings) for name, page in empty.items()})
-    if not any(change.fate is Fate.FILLED for change in found.windows):
-        return carried, made
-    return carried, replace(made, empty={**made.empty, **_filled(after, carried, made, _kept_pages(after, found.windows))})
+def lineages(plan: Plan) -> Lineages:
+    resolved, states, timed = plan.resolved, dict[WindowId, str](), dict[WindowId, bool]()
+    ticking = _ticking(plan)
+    for window in resolved.windows:
+        ahead = (*(source for source, _ in window.inputs), *window.forwarded)
+        states[window.id] = _hash([_own(plan, window), [states[source] for source in ahead]])
+        timed[window.id] = window.id in ticking or any(timed[source] for source in ahead)
+    heartbeats = [str(plan.heartbeat_interval_us), *map(str, resolved.sources)]
+    streams = {}
+    for window_id in resolved.streams:
+        of_stream = stream_meaning(resolved.window(window_id))
+        has_beats = any(node.stage is Stage.BEATS and node.operator.id == window_id for node in plan.nodes)
+        streams[str(window_id)] = _hash([states[window_id], of_stream, heartbeats if timed[window_id] or has_beats else []])
+    # any window may refuse an event, and bad events of one position come in the order of windows
+    by_window = [[str(window.id), states[window.id]] for window in resolved.windows]
+    return Lineages(states, {**streams, BAD_STREAM: _hash([by_window, heartbeats if any(timed.values()) else []])})
 
 
-def _filled(after: Plan, header: bytes, pages: Mapping[str, bytes], kept: frozenset[str]) -> dict[str, bytes]:
-    """The pages of windows that begin with the rows ahead of them, those of their rows among them. No others are in memory."""
-    state = restore(after, header, pages, only=pages_to_begin_with(after, kept) | {SHARED_PAGE})
-    filled = frozenset(begin_with_rows(after, state, kept))
-    return dict(freeze(after, state, only=filled).pages())
+def _own(plan: Plan, window: ResolvedWindow) -> object:
+    """The meaning of the window by itself. Code that shares what it keeps belongs to the project as a whole."""
+    modules = [[str(module), module.meaning()] for module in window.modules]
+    shares = plan.shared is not None and bool(list(type_of(window.window).scripts(window.window)))
+    tracking = plan.resolved.project.retention_tracking.value
+    return [str(window.id), window_meaning(window), modules, tracking, plan.project_hash if shares else ""]
 
 
-def _opened(node: Node, shard: int) -> Page:
-    page = node.operator.open()
-    node.operator.divide(page, shard)
-    return page
+def _ticking(plan: Plan) -> frozenset[WindowId]:
+    """The windows that do something because time passes, apart from what their streams add."""
+    nodes = (node for node in plan.nodes if node.stage not in _OF_STREAMS)
+    return frozenset(node.operator.id for node in nodes if node.operator.clock.has_ticks)
 
 
-def _page_of(name: str) -> str:
-    """The page of a window that a name in a snapshot belongs to: its own, or that of its rows, `PAGE/PART/NUMBER`."""
-    owner, part, number = [*name.rsplit("/", 2), "", ""][:3]
-    return owner if part and number.isdecimal() and "#" in owner else name
-
-
-def _header(before: Plan, after: Plan, found: Upgrade, content: dict[str, Any]) -> bytes:
-    topics = {i: after.resolved.sources.index(w) for i, w in enumerate(before.resolved.sources) if w in after.resolved.sources}
-    topics[len(before.resolved.sources)] = len(after.resolved.sources)  # of ticks alone
-    numbering = content.get(NUMBERING, {})
-    streams = {name: at for name, at in content["streams"].items() if found.streams.get(name) is not StreamFate.ENDS}
-    for name, shift in numbering.items():
-        if shift and name in streams:
-            streams[name] = {**streams[name], "sequence": streams[name]["sequence"] + shift}
-    unknown = {name for name, shift in numbering.items() if shift is None} | found.realigned
-    content |= {
-        "project": after.project_hash,
-        "semantics": SEMANTICS,
-        "passed": [[topics[topic], *rest] for topic, *rest in content["passed"] if topic in topics],
-        "clocks": [[topics[topic], *rest] for topic, *rest in content["clocks"] if topic in topics],
-        "streams": streams,
-        NUMBERING: dict.fromkeys(sorted(unknown & set(after.stream_schemas))),
-        UPGRADED: before.project_hash,
-    }
-    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+def _hash(content: object) -> str:
+    text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

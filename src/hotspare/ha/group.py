@@ -13,7 +13,7 @@ here decides: `decide` does.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,9 +35,8 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import snapshots as snapshot_rules
 from hotspare.ha.rules.facts import InboundFacts, NewestSnapshot, Rounds, Snapshots, StreamFacts
-from hotspare.ha.rules.roles import ENDS, Reason, Role
+from hotspare.ha.rules.roles import ENDS, Reason, Role, Step
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
-from hotspare.ha.status import GroupStatus, status_of
 from hotspare.rows.batch import NextInput
 from hotspare.rows.chunk import EXTRA_ROWS_MAX
 
@@ -161,7 +160,7 @@ class GroupEngine:
                         pass
                 self._called.wait_for(lambda: not self._is_back)
 
-    def batch_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[do.Action]:
+    def batch_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[do.HaAction]:
         """`on_batch`, yielding before every action; not serialised."""
         for _ in self.hold_steps(decoded, next_input):
             yield from cycle.perform_due(self._started(), self._ports)
@@ -179,7 +178,7 @@ class GroupEngine:
             for _ in self._serialised_steps():
                 pass
 
-    def _serialised_steps(self) -> Iterator[do.Action]:
+    def _serialised_steps(self) -> Iterator[do.HaAction]:
         return cycle.perform_due(self._started(), replace(self._ports, unlocked=self._unlocked))
 
     @contextmanager
@@ -195,7 +194,7 @@ class GroupEngine:
             self._is_calling = self._is_back = False
             self._called.notify_all()
 
-    def steps(self) -> Iterator[do.Action]:
+    def steps(self) -> Iterator[do.HaAction]:
         """`cycle`, yielding before every action; not serialised."""
         yield from cycle.perform_due(self._started(), self._ports)
 
@@ -217,7 +216,7 @@ class GroupEngine:
 
     def status(self) -> GroupStatus:
         with self._lock:
-            return status_of(self._started())
+            return _status_of(self._started())
 
     @property
     def role(self) -> Role:
@@ -256,3 +255,65 @@ def _exhaust(steps: Generator[Any, None, StartPlan]) -> StartPlan:
             next(steps)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """`committed` is the newest sequence known to be committed, `sequence` the newest computed; `held` rows lie between."""
+
+    sequence: int
+    committed: int
+    held: int
+    digest: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """The status of one engine in one group at one moment, for `hotspare status` and metrics (SPEC M5). `next_offsets` is by (topic
+    index, partition); `ended_because` is "" while the engine takes part."""
+
+    group: str
+    engine: str
+    role: Role
+    step: Step
+    epoch: int
+    leader: str
+    leader_epoch: int
+    coordination: str
+    next_offsets: Mapping[tuple[int, int], int]
+    time_us: int
+    streams: Mapping[str, StreamStatus]
+    held_memory_bytes: int
+    held_spilled_bytes: int
+    snapshots_waiting: int
+    snapshots_confirmed: int
+    differs: bool
+    ended_because: str
+
+
+def _status_of(state: GroupState) -> GroupStatus:
+    leader = state.leadership.leader
+    digests = state.core.digests
+    streams = {
+        name: StreamStatus(held.last_sequence, state.streams[name].committed_sequence, held.rows, digests.get(name, 0))
+        for name, held in state.held.streams.items()
+    }
+    return GroupStatus(
+        group=state.group,
+        engine=state.engine,
+        role=state.standing.role,
+        step=state.standing.step,
+        epoch=state.standing.epoch,
+        leader=leader.holder if leader is not None else "",
+        leader_epoch=leader.epoch if leader is not None else 0,
+        coordination=state.contacts.contact.value,
+        next_offsets=dict(state.core.next_offsets),
+        time_us=state.core.time_us,
+        streams=streams,
+        held_memory_bytes=state.held.memory_bytes,
+        held_spilled_bytes=sum(s.spilled_bytes for s in state.held.streams.values()),
+        snapshots_waiting=len(state.snapshots.candidates),
+        snapshots_confirmed=state.snapshots.snapshots_confirmed,
+        differs=bool(state.differences),
+        ended_because=state.ended_because,
+    )

@@ -17,10 +17,9 @@ from hotspare.coordination.contract import Member
 from hotspare.ha.calls.single_job import SingleJob
 from hotspare.ha.calls.store_jobs import StoreJobs
 from hotspare.ha.calls.underway import AskedEpoch
-from hotspare.ha.clock_skew import ClockSkew
 from hotspare.ha.core import Core
 from hotspare.ha.events import HaEventKind
-from hotspare.ha.outputs.bad_counts import BadCounts
+from hotspare.ha.figures import BadCounts, ClockSkew, Marks, UnknownCounts
 from hotspare.ha.outputs.blocks import MessageSizes
 from hotspare.ha.outputs.held import HeldOutputs
 from hotspare.ha.outputs.progress_points import ProgressPoints
@@ -33,7 +32,6 @@ from hotspare.ha.rules.roles import Reason
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.ha.rules.upgrading import Agreement
 from hotspare.ha.rules.view import CommitUnderWay, CoreView, StreamView, View
-from hotspare.ha.unknown_counts import UnknownCounts
 from hotspare.rows.chunk import EXTRA_ROWS_MAX
 
 
@@ -44,19 +42,6 @@ class InboundState:
     partition: Partition
     facts: facts.InboundFacts
     skew: ClockSkew = field(default_factory=ClockSkew)
-
-
-@dataclass(slots=True)
-class Marks:
-    """When the stages of the newest promotion took place, to report how long its parts took."""
-
-    noticed_ms: int = 0
-    campaign_ms: int = 0
-    won_ms: int = 0
-    fenced_ms: int = 0
-    read_ms: int = 0
-    active_ms: int = 0
-    publish_ms: int = 0
 
 
 @dataclass

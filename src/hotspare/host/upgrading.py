@@ -13,9 +13,10 @@ from hotspare.base.errors import UsageError
 from hotspare.base.shard import Shard
 from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination
+from hotspare.flow.carry_over import carried_over
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.flow.semantics import SEMANTICS
-from hotspare.flow.upgrade import Past, StreamFate, Upgrade, carried_over, compare
+from hotspare.flow.upgrade import Past, StreamFate, Upgrade, compare
 from hotspare.ha.effects.joining import stated_origin
 from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.rules.joining import restorable

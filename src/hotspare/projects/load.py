@@ -157,7 +157,7 @@ class _Source:
 
     def reading(self, assumed: FieldType | None = None) -> Reading:
         if self.form is Form.ESP_XML:
-            from hotspare.projects.esp_xml import project as esp_xml
+            from hotspare.projects import esp_xml
 
             return esp_xml.read(self.text, self.file, self.properties, self.name, assumed)
         from hotspare.projects import yaml as yaml_project

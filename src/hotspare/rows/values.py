@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.base.errors import UsageError
 from hotspare.model.types import TIME_TYPES, FieldType
 from hotspare.rows.arrays import ELEMENT, parse_arrays
 from hotspare.rows.batch import ARROW_TYPE
-from hotspare.rows.elementwise import Rows, cast_blocks, converted, either, filled, true_rows, whole_seconds, with_nulls
-from hotspare.rows.iso_times import iso_times, moved, zone_micros
+from hotspare.rows.elementwise import Rows, cast_blocks, converted, either, filled, true_rows, with_nulls
+from hotspare.rows.times import DateFormat, in_unit, iso_times
 
 _NO_ROWS: Rows = np.empty(0, np.int64)
 _NUMBER = r"([0-9]+\.?[0-9]*|\.[0-9]+)"
@@ -105,17 +102,12 @@ def _times(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None) -> 
         values = values.cast(target)
         if len(other):
             micros, bad = iso_times(texts.take(pa.array(other)))
-            return filled(values, other, (_to_unit(micros, target), bad))
+            return filled(values, other, (in_unit(micros, target), bad))
         return values, _NO_ROWS
     values, other = dateformat.parse(texts, target)
     if len(other):
         return filled(values, other, _times(texts.take(pa.array(other)), type_, None))
     return values, other
-
-
-def _to_unit(micros: pa.Array, target: pa.DataType) -> pa.Array:
-    """Timestamps in microseconds as `target`, the fraction dropped downwards."""
-    return whole_seconds(micros) if target.unit == "s" else micros
 
 
 def _blobs(texts: pa.Array) -> tuple[pa.Array, Rows]:
@@ -128,78 +120,3 @@ def _blobs(texts: pa.Array) -> tuple[pa.Array, Rows]:
             values.append(None)
             bad.append(row)
     return pa.array(values, pa.binary()), np.array(bad, np.int64)
-
-
-_COMPOSITE = {"%T": "%H:%M:%S", "%F": "%Y-%m-%d", "%D": "%m/%d/%y", "%R": "%H:%M", "%e": "%d", "%h": "%b", "%B": "%b"}
-_DIRECTIVE = {
-    "Y": "[0-9]{4}",
-    "y": "[0-9]{2}",
-    "m": "[0-9]{1,2}",
-    "d": "(?P<day>[0-9]{1,2})",
-    "j": "[0-9]{1,3}",
-    "b": "[A-Za-z]+",
-    "H": "[0-9]{1,2}",
-    "I": "[0-9]{1,2}",
-    "M": "[0-9]{1,2}",
-    "S": "[0-9]{1,2}",
-    "p": "(?i:am|pm)",
-    "z": "[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?",
-    "%": "%",
-}
-_FRACTION = ")(?:[.,](?P<fraction>[0-9]+))?(?P<text{}>"
-_ZONE = ")(?P<zone>{})(?P<text{}>"
-
-
-@dataclass(frozen=True, slots=True)
-class DateFormat:
-    """A strptime format, checked. After %S a fraction is accepted, `.%f` or not, and cut to microseconds; %z is an offset as
-    `iso_times` has it, without it times are in UTC. Of a text that `pattern` matches, the groups `text0`, `text1` ... are what
-    `format` says, which has no %z.
-    """
-
-    text: str
-    format: str
-    pattern: str
-    has_day: bool
-
-    @classmethod
-    def of(cls, text: str) -> DateFormat:
-        """UsageError for a directive that cannot be read. Apostrophes around the format are dropped."""
-        expanded = re.sub(r"%S[.,]%f", "%S", text.strip().strip("'\""))
-        for name, meaning in _COMPOSITE.items():
-            expanded = expanded.replace(name, meaning)
-        if not expanded:
-            raise UsageError("the dateformat is empty", hint="write one, such as %Y-%m-%d %H:%M:%S")
-        parts, seen, groups = ["^(?P<text0>"], set[str](), 1
-        for piece in re.findall(r"%.?|\s+|[^%\s]+", expanded):
-            if not piece.startswith("%"):
-                parts.append(r"\s*" if piece.isspace() else re.escape(piece))
-                continue
-            if piece[1:] not in _DIRECTIVE or (piece == "%z" and piece in seen):
-                wrong = "twice" if piece in seen else "which cannot be read"
-                raise UsageError(
-                    f"dateformat {text!r} has the directive {piece}, {wrong}",
-                    hint=f"use {', '.join('%' + d for d in _DIRECTIVE)}, and %f behind the seconds",
-                )
-            if piece == "%z":
-                parts.append(_ZONE.format(_DIRECTIVE["z"], groups))
-            else:
-                parts.append("[0-9]{1,2}" if piece == "%d" and piece in seen else _DIRECTIVE[piece[1:]])
-            if piece == "%S" and piece not in seen:
-                parts.append(_FRACTION.format(groups))
-            groups += piece in ("%z", "%S") and piece not in seen
-            seen.add(piece)
-        return cls(text, expanded.replace("%z", ""), "".join([*parts, ")$"]), "%d" in seen)
-
-    def parse(self, texts: pa.Array, target: pa.DataType) -> tuple[pa.Array, Rows]:
-        """Timestamps of type `target`, and the rows that the format does not fit or that name a day that does not exist."""
-        found = pc.extract_regex(pc.utf8_trim_whitespace(texts), self.pattern)
-        parts = {field.name: pc.struct_field(found, field.name) for field in found.type}
-        base = pc.binary_join_element_wise(*(part for name, part in parts.items() if name.startswith("text")), "")
-        times = pc.strptime(base, format=self.format, unit="us", error_is_null=True)
-        if self.has_day:
-            times = with_nulls(times, true_rows(pc.not_equal(pc.day(times), parts["day"].cast(pa.int64()))))
-        nothing = pc.if_else(found.is_valid(), "", None)
-        micros = moved(times, parts.get("fraction", nothing), zone_micros(parts["zone"]) if "zone" in parts else None)
-        bad = true_rows(pc.and_(micros.is_null(), texts.is_valid()))
-        return _to_unit(micros, target), bad

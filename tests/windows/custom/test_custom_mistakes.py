@@ -9,8 +9,8 @@ import pytest
 from hotspare.base.errors import ProjectError
 from hotspare.flow.plan import compile_plan
 from hotspare.model.code import Language
+from hotspare.projects import esp_xml
 from hotspare.projects import yaml as yaml_project
-from hotspare.projects.esp_xml import project as esp_xml
 from hotspare.projects.load import LoadedProject, load_project, load_text
 from hotspare.windows.shared.expressions import expression_mistakes
 

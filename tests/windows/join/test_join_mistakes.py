@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hotspare.base.errors import ProjectError
+from hotspare.projects import esp_xml
 from hotspare.projects import yaml as yaml_project
-from hotspare.projects.esp_xml import project as esp_xml
 from hotspare.projects.load import load_text
 from hotspare.windows.shared.expressions import expression_mistakes
 

@@ -7,8 +7,8 @@ import pytest
 from hotspare.base.errors import ProjectError
 from hotspare.flow.plan import compile_plan
 from hotspare.model.window_type import type_of
+from hotspare.projects import esp_xml
 from hotspare.projects import yaml as yaml_project
-from hotspare.projects.esp_xml import project as esp_xml
 from hotspare.projects.load import load_text
 from hotspare.windows.pattern.logic import LogicRefused, certain_events, open_us_max, parse_logic
 from hotspare.windows.shared.expressions import expression_mistakes

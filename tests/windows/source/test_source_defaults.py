@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hotspare.model.project import AcceptedOpcodes, Eviction, IndexType, Project
+from hotspare.projects import esp_xml
 from hotspare.projects import yaml as yaml_project
-from hotspare.projects.esp_xml import project as esp_xml
 from hotspare.projects.load import load_text
 from hotspare.windows.copy.declaration import CopyWindow
 from hotspare.windows.source.declaration import SourceWindow

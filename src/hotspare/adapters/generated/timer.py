@@ -18,7 +18,8 @@ from hotspare.base.errors import UsageError
 from hotspare.formats.csv.grammar import quoted
 from hotspare.model.durations import UNIT_US
 from hotspare.model.types import TIME_TYPES, FieldType, Schema
-from hotspare.rows.values import DateFormat, parse
+from hotspare.rows.times import DateFormat
+from hotspare.rows.values import parse
 
 FORMAT_DEFAULT = "%Y-%m-%d %H:%M:%S"
 MONTHS = {"month": 1, "year": 12}

@@ -10,7 +10,8 @@ message without events none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,22 +21,34 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.flow.head.folding import folded
-from hotspare.flow.head.required import lacking
 from hotspare.flow.head.unknown_members import UnknownMember, sampled, with_unknown
-from hotspare.flow.head.update_blocks import rows_of_blocks
 from hotspare.formats import arrow_block, avro_block
+from hotspare.formats.avro_block import avro_meta_names
 from hotspare.formats.csv.decode import CsvOptions, DecodedRows, decode_rows, renumbered
 from hotspare.formats.json.decode import decode_json
-from hotspare.model.events import Opcode
+from hotspare.formats.json.plain import meta_names, unknown_members
+from hotspare.model.events import OPCODE_LETTER, Flag, Opcode
+from hotspare.model.names import nearest_name
 from hotspare.model.project import WindowId
 from hotspare.model.resolved import Resolved
 from hotspare.model.types import FieldType, Schema
 from hotspare.model.window_type import type_of
 from hotspare.rows.bad_reasons import BadReason, RowReason
-from hotspare.rows.batch import BAD_TYPE, END_FORM, FORM_MASK, HEAD_COLUMNS, MessageFormat, RowKind, arrow_fields, decoded_schema
-from hotspare.rows.elementwise import Rows, comes_of_rows, halved, nothing
-from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, Refusals
+from hotspare.rows.batch import (
+    BAD_TYPE,
+    END_FORM,
+    FORM_MASK,
+    HEAD_COLUMNS,
+    OUTPUTS_FORM,
+    SECOND_FORM,
+    MessageFormat,
+    RowKind,
+    arrow_fields,
+    decoded_schema,
+)
+from hotspare.rows.chunk import Bools, Int64s
+from hotspare.rows.elementwise import Rows, comes_of_rows, halved, nothing, true_rows
+from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, NOTHING_REFUSED, BadRows, Refusals
 from hotspare.rows.routing import Routing, routing_of
 from hotspare.windows.shared.stateless import Chain, passed_rows, refused_rows
 
@@ -251,7 +264,7 @@ def _decoded(
     unread = BadRows.joined(bad)
     told = [unread.refused_by(head.window, _is_alone(unread, events))] if len(unread) else []
     forms = format_.astype(np.int64)
-    events, *ended = folded(events, forms)
+    events, *ended = _folded(events, forms)
     gone = [_Piece(ended[0], ended[1].astype(np.int32), RowKind.DROPPED)] if len(ended[0]) else []
     return [*gone, *_worked(head, topic, raw, _without_blocks(events, unread, forms, head, told), told)]
 
@@ -259,7 +272,7 @@ def _decoded(
 def _worked(head: TopicHead, topic: int, raw: pa.RecordBatch, events: list[DecodedRows], told: list[BadRows]) -> list[_Piece]:
     """Pieces of decoded events of one topic, whose messages are rows of `raw`, behind the chain; and of those `told`."""
     if head.required:
-        events = [_refused(rows, lacking(rows, raw, head.schema, head.required), head, told) for rows in events]
+        events = [_refused(rows, _lacking(rows, raw, head.schema, head.required), head, told) for rows in events]
     if head.routing is not None:
         partition = raw.column("partition").to_numpy()
         events = [_in_place(rows, head, head.routing, partition, told) for rows in events]
@@ -275,15 +288,171 @@ def _worked(head: TopicHead, topic: int, raw: pa.RecordBatch, events: list[Decod
     return [*pieces, *map(_bad_piece, told)]
 
 
+def _folded(events: Sequence[DecodedRows], forms: Int64s) -> tuple[list[DecodedRows], Rows, Rows]:
+    """Outputs of another project as events (SPEC K10): an update, which leaves a window as two rows, enters one as one. Why a row
+    was deleted, by retention or by an event, is the other project's business.
+
+    Returns the events, and of the rows that went and were the last of their message that message and the place in it. `forms`:
+    what the raw column `format` says of each message.
+    """
+    if not (forms & OUTPUTS_FORM).any():
+        return list(events), np.empty(0, np.int64), np.empty(0, np.int64)
+    places = [rows.message << 32 | rows.index for rows in events]
+    new = np.concatenate([place[rows.opcode == Opcode.UPDATE_BLOCK] for place, rows in zip(places, events, strict=True)])
+    kept, gone = list[DecodedRows](), [np.empty(0, np.int64)]
+    last = np.full(len(forms), -1, np.int64)
+    for rows in events:
+        np.maximum.at(last, rows.message, rows.index.astype(np.int64))
+    for place, rows in zip(places, events, strict=True):
+        is_second = _old_rows(rows, place, new, forms)
+        gone.append(place[is_second & (rows.index == last[rows.message])])
+        kept.append(passed_rows(_as_events(rows, forms), ~is_second, rows.columns))
+    ends = np.sort(np.concatenate(gone))
+    return [rows for rows in kept if len(rows.message)], ends >> 32, ends & 0xFFFFFFFF
+
+
+def _old_rows(rows: DecodedRows, place: Int64s, new: Int64s, forms: Int64s) -> Bools:
+    """The old rows of updates: the new row is the one before, or ended the message before."""
+    form = forms[rows.message]
+    begins = ((form & SECOND_FORM) != 0) & (rows.index == 0)
+    behind: Bools = (rows.opcode == Opcode.DELETE) & ((form & OUTPUTS_FORM) != 0) & (np.isin(place - 1, new) | begins)
+    return behind
+
+
+def _as_events(rows: DecodedRows, forms: Int64s) -> DecodedRows:
+    is_output = (forms[rows.message] & OUTPUTS_FORM) != 0
+    opcode = np.where(is_output & (rows.opcode == Opcode.UPDATE_BLOCK), np.uint8(Opcode.UPDATE), rows.opcode)
+    flags = np.where(is_output, np.uint8(Flag.NORMAL) | (rows.flags & np.uint8(Flag.PARTIAL)), rows.flags).astype(np.uint8)
+    return DecodedRows(rows.message, rows.index, opcode, flags, rows.columns)
+
+
 def _without_blocks(
     events: list[DecodedRows], unread: BadRows, forms: npt.NDArray[np.int64], head: TopicHead, bad: list[BadRows]
 ) -> list[DecodedRows]:
-    """The events but for update blocks, which only leave windows: both rows of each are added to `bad`."""
+    """The events but for update blocks, which only leave windows: both rows of each are added to `bad`.
+
+    A block leaves a window as two rows: the new one, then a delete of the old one. The two stand or fall together: the old row
+    alone would delete what the block says is there.
+    """
     if not len(unread) and not any((rows.opcode == Opcode.UPDATE_BLOCK).any() for rows in events):
         return [rows for rows in events if len(rows.message)]
-    blocks = rows_of_blocks(events, unread, forms, head.schema, head.options)
+    blocks = _rows_of_blocks(events, unread, forms, head.schema, head.options)
     kept = [_refused_for(rows, mine, BadReason.OPCODE, head, bad) for rows, mine in zip(events, blocks, strict=True)]
     return [rows for rows in kept if len(rows.message)]
+
+
+def _rows_of_blocks(events: Sequence[DecodedRows], bad: BadRows, forms: Int64s, schema: Schema, options: CsvOptions) -> list[Bools]:
+    """Returns for each part which of its events are rows of update blocks. `bad` could not be read; `forms` as the raw column
+    `format`."""
+    places = [rows.message << 32 | rows.index for rows in events]
+    new = [place[rows.opcode == Opcode.UPDATE_BLOCK] for place, rows in zip(places, events, strict=True)]
+    behind = np.concatenate([*new, _unread_openings(events, places, bad, forms, schema, options)]) + 1
+    both = zip(places, events, strict=True)
+    return [(rows.opcode == Opcode.UPDATE_BLOCK) | _deletes_behind(rows, place, behind) for place, rows in both]
+
+
+def _deletes_behind(rows: DecodedRows, place: Int64s, where: Int64s) -> Bools:
+    found: Bools = (rows.opcode == Opcode.DELETE) & np.isin(place, where)
+    return found
+
+
+def _unread_openings(
+    events: Sequence[DecodedRows], places: Sequence[Int64s], bad: BadRows, forms: Int64s, schema: Schema, options: CsvOptions
+) -> Int64s:
+    """Returns the places of bad rows that were, or may have been, the new row of a block with a delete behind it.
+
+    Of a row that cannot be read nothing but its text is known, so its opcode is looked for there. If it may stand behind the end of
+    a text that was cut, the delete behind it is not believed either.
+    """
+    where = bad.message.astype(np.int64) << 32 | bad.index
+    deletes = [place[rows.opcode == Opcode.DELETE] for place, rows in zip(places, events, strict=True)]
+    before = np.flatnonzero(np.isin(where + 1, np.concatenate([np.empty(0, np.int64), *deletes])))
+    found = [row for row in before.tolist() if _opens_block(int(forms[bad.message[row]]), bad.text[row].as_py(), schema, options)]
+    return where[found]
+
+
+_OPENING = f"({OPCODE_LETTER[Opcode.UPDATE_BLOCK]}|{Opcode.UPDATE_BLOCK.name.replace('_', '')})"
+
+
+def _opens_block(form: int, text: str, schema: Schema, options: CsvOptions) -> bool:
+    return _OPENS[MessageFormat(form & FORM_MASK)](text, schema, options)
+
+
+def _csv_opens(text: str, _: Schema, options: CsvOptions) -> bool:
+    ends = rf'\s*"?\s*({re.escape(options.delimiter)}|$)'
+    return options.opcode is None and re.match(rf'\s*"?\s*{_OPENING}{ends}', text, re.IGNORECASE) is not None
+
+
+def _json_opens(text: str, schema: Schema, _: CsvOptions) -> bool:
+    return _member_opens(text, f'"{re.escape(meta_names(schema)[0])}"', '"')
+
+
+def _avro_opens(text: str, schema: Schema, _: CsvOptions) -> bool:
+    """The text is a record as Python prints it."""
+    return _member_opens(text, f"'{re.escape(avro_meta_names(schema)[0])}'", "'")
+
+
+def _member_opens(text: str, name: str, quote: str) -> bool:
+    if re.search(rf"{name}\s*:\s*{quote}\s*{_OPENING}\s*{quote}", text, re.IGNORECASE):
+        return True
+    return len(text) >= BAD_TEXT_LENGTH_MAX and re.search(rf"{name}\s*:", text) is None
+
+
+def _arrow_opens(text: str, _: Schema, __: CsvOptions) -> bool:
+    """The text tells the numbers."""
+    return text.startswith(f"opcode {int(Opcode.UPDATE_BLOCK)},")
+
+
+_OPENS: dict[MessageFormat, Callable[[str, Schema, CsvOptions], bool]] = {
+    MessageFormat.CSV: _csv_opens,
+    MessageFormat.JSON: _json_opens,
+    MessageFormat.AVRO: _avro_opens,
+    MessageFormat.ARROW: _arrow_opens,
+}
+_HINT_NAMES_MAX = 100
+"""An event with more unknown members gets no hint: every engine would compare each of them."""
+_WITH_VALUES = [int(Opcode.INSERT), int(Opcode.UPDATE), int(Opcode.UPSERT)]
+
+
+def _lacking(rows: DecodedRows, raw: pa.RecordBatch, schema: Schema, required: Sequence[int]) -> Refusals:
+    """Returns the refusals of events in which one of the fields at the places `required` is null; each names the first of these,
+    and a member of a JSON event that may be the field misspelt.
+
+    A field is null if no member has its name, so a misspelt name would make null a value like any other. Deletes and partial
+    updates need not have other fields than the key, so none of them is refused. The messages of `rows` are rows of `raw`, which may
+    lack the column `value`.
+    """
+    first = np.full(len(rows.message), -1, np.int64)
+    for place in reversed(required):
+        if rows.columns[place].null_count:
+            first[true_rows(rows.columns[place].is_null())] = place
+    if not (first >= 0).any():
+        return NOTHING_REFUSED
+    has_values = np.isin(rows.opcode, _WITH_VALUES) & ((rows.flags & np.uint8(Flag.PARTIAL)) == 0)
+    refused = np.flatnonzero((first >= 0) & has_values)
+    fields = [schema.names[place] for place in first[refused].tolist()]
+    sentences = [f"the required field {field} is null" for field in fields]
+    if "value" in raw.schema.names:
+        hints = _hints(raw, rows.message[refused].tolist(), rows.index[refused].tolist(), fields, schema)
+        sentences = [sentence + hint for sentence, hint in zip(sentences, hints, strict=True)]
+    causes = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
+    cause = np.array([causes[sentence] for sentence in sentences], np.int64)
+    return Refusals.of(refused, cause, [(BadReason.REQUIRED, sentence) for sentence in causes])
+
+
+def _hints(
+    raw: pa.RecordBatch, messages: Sequence[int], places: Sequence[int], fields: Sequence[str], schema: Schema
+) -> Iterator[str]:
+    """Yields for each event, at a place in one of the messages, a hint at the unknown member whose name is near that of the field;
+    "" if there is none."""
+    parsed, unknown = -1, list[frozenset[str]]()
+    for message, place, field in zip(messages, places, fields, strict=True):
+        if message != parsed:
+            parsed, is_json = message, raw.column("format")[message].as_py() & FORM_MASK == MessageFormat.JSON
+            unknown = unknown_members(raw.column("value")[message].as_py() or b"", schema) if is_json else []
+        names = unknown[place] if place < len(unknown) else frozenset()
+        near = nearest_name(field, names) if len(names) <= _HINT_NAMES_MAX else ""
+        yield f"; unknown member {near!r}: did you mean {field!r}?" if near else ""
 
 
 def _in_place(

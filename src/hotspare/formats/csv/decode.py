@@ -22,7 +22,8 @@ from hotspare.rows import tuning
 from hotspare.rows.bad_reasons import RowReason
 from hotspare.rows.elementwise import Rows, chosen, true_rows
 from hotspare.rows.refusals import NO_BAD_ROWS, BadRows, Refusals, clipped
-from hotspare.rows.values import DateFormat, parse
+from hotspare.rows.times import DateFormat
+from hotspare.rows.values import parse
 
 UInt8s = npt.NDArray[np.uint8]
 SHOWN_LENGTH_MAX = 100

@@ -25,13 +25,13 @@ ACTIONS_PER_CYCLE_MAX = 200
 """Bounds one cycle; what is left is done by the next, which is due at once."""
 
 
-def perform_due(state: GroupState, ports: Ports) -> Iterator[do.Action]:
+def perform_due(state: GroupState, ports: Ports) -> Iterator[do.HaAction]:
     """Yield each action that is due before it is performed, until nothing is due that this cycle has not done before.
 
     What falls due again while slow calls are under way waits for the next cycle: the next batch comes first, or it never would.
     Publishing is repeated, as what is held comes to an end, and with it everything else: a backlog may take many leases.
     """
-    done: list[do.Action] = []
+    done: list[do.HaAction] = []
     for _ in range(ACTIONS_PER_CYCLE_MAX):
         snapshots.take_note_of_written(state, ports)
         inbound_check.take_note(state)

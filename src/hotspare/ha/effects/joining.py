@@ -1,4 +1,5 @@
-"""How an engine joins its group with a complete state: from the newest confirmed snapshot, or from the group's origin.
+"""How an engine joins its group: with a complete state, from the newest confirmed snapshot or the group's origin, or to make one
+from recent input.
 
 An engine starts from snapshot positions and never from two sources. Before it starts, it checks that the bus still holds what it
 needs to read (SPEC E10, E12, E15, A44, Z1).
@@ -15,14 +16,12 @@ from typing import TypeVar
 from hotspare.base.choices import OnPoison
 from hotspare.base.errors import HotspareError, PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
 from hotspare.base.inbound import Inbound
-from hotspare.bus.contract import Bus, Partition, Producer
+from hotspare.bus.contract import Bus, Message, Partition, Producer
 from hotspare.bus.naming import whole_group
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.flow.numbering import Numbering, numbered_since, numbering_of
 from hotspare.flow.semantics import SEMANTICS, refuse_other_semantics, stated_semantics
 from hotspare.ha.core import Core, CoreFactory
-from hotspare.ha.effects.poison_agreement import agree_on_poison
-from hotspare.ha.effects.recent_start import RecentStart, recent_start
 from hotspare.ha.effects.shard_agreement import agree_on_shards, refuse_other_shards
 from hotspare.ha.effects.store_agreement import agree_on_store
 from hotspare.ha.effects.upgrading import PROJECT, agreement, has_moved
@@ -42,9 +41,10 @@ from hotspare.stores.contract import SnapshotInfo, Store
 _T = TypeVar("_T")
 _ORIGIN = "origin"
 _SKEW = "skew_max_ms"
+_POISON = "on-poison"
 _LISTINGS_MAX = 3
 _NAMESAKE_LOOK_MS = 50
-_NEWEST_BYTES_MAX = 1 << 20
+_MESSAGE_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +343,25 @@ def agreed_document(coordination: Coordination, group: str) -> str | None:
     return None if known is None else known.leading.document
 
 
+def agree_on_poison(coordination: Coordination, group: str, asked: OnPoison | None) -> OnPoison:
+    """Returns what the group does about an event on which an engine fails: what its first engine was asked to do. An engine that
+    asks for nothing (None) does it too; UsageError where it asks for something else.
+
+    Otherwise some engines would end where others go on, and their states would differ.
+    """
+    first = OnPoison.BAD_EVENT if asked is None else asked
+    stands = coordination.set_fact_once(group, _POISON, first.value.encode()).decode("utf-8", "replace")
+    if asked is not None and stands != asked.value:
+        raise UsageError(
+            f"group {group} has --on-poison {stands}, this engine has {asked.value}",
+            hint="leave the option away, or stop all engines and forget the group's state with: hotspare reset",
+        )
+    try:
+        return OnPoison(stands)
+    except ValueError:
+        raise UsageError(f"group {group} has --on-poison {stands}, which this hotspare does not know") from None
+
+
 def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> None:
     """The first engine's setting is the group's, as it decides in which order input is taken. UsageError where this one differs."""
     stands = coordination.set_fact_once(group, _SKEW, str(skew_max_ms).encode()).decode("utf-8", "replace")
@@ -404,6 +423,66 @@ def stated_origin(coordination: Coordination, group: str, topics: GroupTopics) -
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class RecentStart:
+    """`offsets` by (topic index, partition). `complete_us`: from this append time on all that came is read; None: there was nothing
+    before, so it is the group's whole input."""
+
+    offsets: Mapping[tuple[int, int], int]
+    complete_us: int | None
+
+
+def recent_start(bus: Bus, topics: GroupTopics, origin: Mapping[tuple[str, int], int], span_us: int) -> RecentStart:
+    """Returns the offsets at which an engine begins that makes its state from recent input (SPEC F11): `span_us` before the newest
+    message, or the beginning of a topic; what is missing then has to come.
+
+    Messages are looked for by their append times, which may be wrong for a while. A wrong one costs time and nothing else: when the
+    state is complete is decided by the time that the engine itself believes, counted from the messages that it begins with.
+    """
+    newest_us = max((_newest_us(bus, p) for _, p in topics.partitions), default=0)
+    offsets: dict[tuple[int, int], int] = {}
+    complete_us: int | None = None
+    for index, p in topics.partitions:
+        first = origin[p.topic, p.number]
+        begin, end = max(first, bus.begin_offset(p)), bus.end_offset(p)
+        offset = _first_since(bus, p, begin, end, newest_us - span_us)
+        offsets[index, p.number] = offset
+        if offset > first:
+            message = _message_at(bus, p, offset)
+            since_us = newest_us - span_us if message is None else message.append_time_us
+            complete_us = max(complete_us or 0, since_us)
+    return RecentStart(offsets, complete_us)
+
+
+def _first_since(bus: Bus, partition: Partition, begin: int, end: int, time_us: int) -> int:
+    """The offset of a message that is not older, while all before it that were looked at are; `end` where all are older."""
+    while begin < end:
+        middle = (begin + end) // 2
+        message = _message_at(bus, partition, middle)
+        if message is None or message.append_time_us >= time_us:
+            end = middle
+        else:
+            begin = message.offset + 1
+    return begin
+
+
+def _newest_us(bus: Bus, partition: Partition) -> int:
+    """The append time of the newest message; 0 where there is none. What ends transactions has offsets, too."""
+    begin, end, back = bus.begin_offset(partition), bus.end_offset(partition), 1
+    while end - back >= begin:
+        if (message := _message_at(bus, partition, end - back)) is not None:
+            return message.append_time_us
+        back *= 2
+    message = _message_at(bus, partition, begin)
+    return 0 if message is None else message.append_time_us
+
+
+def _message_at(bus: Bus, partition: Partition, offset: int) -> Message | None:
+    """The first message at this offset or later."""
+    messages = bus.read(partition, offset, messages_max=1, bytes_max=_MESSAGE_BYTES_MAX)
+    return messages[0] if messages else None
+
+
 def check_positions(bus: Bus, topics: GroupTopics, offsets: Mapping[tuple[int, int], int], time_us: int) -> None:
     """PositionLost where the bus no longer holds a message that is still to be read: by how many, and for how long it had to."""
     begins = {partition: bus.begin_offset(partition) for _, partition in topics.partitions}
@@ -418,8 +497,8 @@ def check_positions(bus: Bus, topics: GroupTopics, offsets: Mapping[tuple[int, i
 
 def _retention_hint(bus: Bus, partition: Partition, time_us: int) -> str:
     end = bus.end_offset(partition)
-    newest = bus.read(partition, max(bus.begin_offset(partition), end - 1), messages_max=1, bytes_max=_NEWEST_BYTES_MAX)
-    seconds = rules.enough_retention_s(time_us, newest[-1].append_time_us if newest else None)
+    newest = _message_at(bus, partition, max(bus.begin_offset(partition), end - 1))
+    seconds = rules.enough_retention_s(time_us, None if newest is None else newest.append_time_us)
     if seconds is None:
         return "keep the topic's messages at least as long as an engine may be down; begin anew with: hotspare reset"
     return f"a retention of {seconds} s on this topic would have been enough; begin anew with: hotspare reset"

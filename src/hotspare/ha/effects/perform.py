@@ -5,62 +5,61 @@ A function here may not look for what to do next: it changes the state, and `dec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from hotspare.base.errors import (
-    AppendTooLarge,
+    BusError,
     BusLocked,
     BusUnavailable,
     CoordinationError,
     Fenced,
-    HotspareError,
-    MessageTooLarge,
     StateError,
     TopicOwned,
     UnknownResult,
 )
 from hotspare.bus.contract import TICK
 from hotspare.coordination.contract import Leader
+from hotspare.ha.calls.underway import AskedEpoch
 from hotspare.ha.effects import (
     committed,
     inbound_check,
-    lease,
     notes,
     persisting,
-    pipeline_watch,
-    projects,
     publishing,
-    recheck,
     snapshots,
     trimming,
     warming,
 )
+from hotspare.ha.effects.upgrading import asked_on
 from hotspare.ha.events import HaEventKind
-from hotspare.ha.group_state import GroupState, stream_views, view_of
+from hotspare.ha.group_state import GroupState, stream_views
 from hotspare.ha.member_record import member_of, news_of, rank_of
 from hotspare.ha.outputs import qualities
-from hotspare.ha.outputs.transaction import NextCommit, Transaction
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import beside, divergence, leadership, membership, placing
+from hotspare.ha.rules import beside, divergence, intake, leadership, membership, placing
 from hotspare.ha.rules import committed as commit_rules
-from hotspare.ha.rules import publishing as rules
+from hotspare.ha.rules import lease as lease_rules
 from hotspare.ha.rules import snapshots as snapshot_rules
-from hotspare.ha.rules.facts import Membership, OtherMember, Oversized, Vacancy
+from hotspare.ha.rules import upgrading as upgrading_rules
+from hotspare.ha.rules.facts import Membership, OtherMember, Vacancy
 from hotspare.ha.rules.roles import Reason, Role, Step
+from hotspare.ha.rules.upgrading import Agreement
 
 _NOTEWORTHY = (do.Campaign, do.StepDown, do.GiveUp, do.Diverge, do.Leave)
 
 
-def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
+def perform(action: do.HaAction, state: GroupState, ports: Ports) -> None:
     """Do `action`; what bus or coordination could not do is remembered and retried, and is no error."""
     if isinstance(action, _NOTEWORTHY):
         notes.alarm(state, ports, HaEventKind.ACTED, action.sentence, action.sentence)  # one that fails is done again at once
     try:
-        with lease.kept(action, state, ports):
+        with _lease_kept(action, state, ports):
             PERFORMERS[type(action)](action, state, ports)
     except CoordinationError as error:
         notes.note_lost_contact(state, ports, error)
@@ -77,6 +76,54 @@ def perform(action: do.Action, state: GroupState, ports: Ports) -> None:
         notes.note_trouble(state, ports, HaEventKind.BUS_TROUBLE, error.message, sentence)
     except (TopicOwned, StateError) as error:
         state.standing = replace(state.standing, refusal=str(error))
+
+
+def _lease_kept(action: do.HaAction, state: GroupState, ports: Ports) -> AbstractContextManager[None]:
+    """Keeps the lease while a call of the bus is under way that may take longer than it (DESIGN section 5)."""
+    if not lease_rules.may_outlast(action):
+        return contextlib.nullcontext()
+    if not isinstance(action, lease_rules.COMMITS):
+        return _renewing(state, ports, lambda: _may_keep_lease(state, ports, state.standing.step_ms))
+    since_ms = ports.clock_ms() if state.lease.committing_since_ms is None else state.lease.committing_since_ms
+    state.lease = replace(state.lease, committing_since_ms=since_ms)
+    return _renewing(state, ports, lambda: _may_keep_lease(state, ports, since_ms) and _is_bus_answering(state, ports))
+
+
+def _may_keep_lease(state: GroupState, ports: Ports, since_ms: int) -> bool:
+    return lease_rules.keeps_meanwhile(ports.clock_ms(), since_ms, state.lease.fruitless_since_ms, state.settings)
+
+
+def _is_bus_answering(state: GroupState, ports: Ports) -> bool:
+    """Whether the bus gives this engine an answer: then a commit without one is slow, and would be elsewhere."""
+    try:
+        ports.bus.end_offset(state.inbound[0].partition)
+    except BusError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _renewing(state: GroupState, ports: Ports, may_go_on: Callable[[], bool]) -> Iterator[None]:
+    """Renew the lease from another thread while something is under way that may go on."""
+    settings, epoch, renewed_ms = state.settings, state.standing.epoch, [state.lease.renewed_ms]
+
+    def renew() -> bool:
+        if not may_go_on():
+            return False
+        asked_ms = ports.clock_ms()
+        try:
+            is_held = ports.coordination.renew(state.group, epoch, state.engine, settings.lease_ms) is not None
+        except CoordinationError:
+            return True  # it may answer the next time
+        if is_held:
+            renewed_ms.append(asked_ms)
+        return is_held
+
+    try:
+        with ports.meanwhile(renew, settings.renew_interval_ms):
+            yield
+    finally:
+        state.lease = replace(state.lease, renewed_ms=max(state.lease.renewed_ms, *renewed_ms))
 
 
 def _note_vacancy(action: do.NoteVacancy, state: GroupState, ports: Ports) -> None:
@@ -143,7 +190,7 @@ def _end_lock_holder(action: do.EndLockHolder, state: GroupState, ports: Ports) 
 
 def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> None:
     assert state.producer is not None
-    recheck.begin(state, ports)
+    ask_epoch(state, ports)
     try:
         with ports.unlocked():
             progress = dict(state.producer.progress())
@@ -166,10 +213,38 @@ def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> Non
 
 
 def _recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
-    leader, known = recheck.answered(state, ports)
-    projects.note(state, ports, known)
+    leader, known = asked_epoch(state, ports)
+    _note_projects(state, ports, known)
     notes.note_leader(state, ports, leader)
     notes.come_on(state, ports, Step.CHECKED)
+
+
+def ask_epoch(state: GroupState, ports: Ports) -> None:
+    """Requests the newest epoch concurrently with reading what is committed: both need the fence, and neither waits for the other
+    (DESIGN section 5). To be called after the fence only; forgets what an earlier promotion requested."""
+    answers: list[tuple[Leader, Agreement | None]] = []
+    call = ports.begin(partial(_ask, state, ports, answers))
+    state.recheck = AskedEpoch(call, answers)
+
+
+def _ask(state: GroupState, ports: Ports, answers: list[tuple[Leader, Agreement | None]]) -> None:
+    known = asked_on(ports.coordination, state.group, state.projects.known, state.project_hash)
+    answers.append((ports.coordination.leader(state.group), known))
+
+
+def asked_epoch(state: GroupState, ports: Ports) -> tuple[Leader, Agreement | None]:
+    """Returns the answer to `ask_epoch`, and which projects the group runs, if anything was ever decided about them: an engine that
+    slept through an upgrade, unseen, and wakes while the role is free, must not publish what the project of before makes of the
+    input.
+
+    If an earlier answer was an error, requests it once more. Raises what the request raised."""
+    if state.recheck is None:
+        ask_epoch(state, ports)
+    assert state.recheck is not None
+    asked, state.recheck = state.recheck, None
+    with ports.unlocked():
+        asked.call.wait()
+    return asked.answers[0]
 
 
 def _become_active(_: do.BecomeActive, state: GroupState, ports: Ports) -> None:
@@ -200,123 +275,6 @@ def _give_up(action: do.GiveUp, state: GroupState, ports: Ports) -> None:
     notes.close_producer(state)
     notes.forget_leader(state)
     notes.move(state, ports, Role.STANDBY, action.reason)
-
-
-def _publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
-    assert state.producer is not None
-    view = view_of(state, ports)
-    following = publishing.next_commit(state, view, ports.codec)
-    if not (following.commit.messages or following.commit.progress):
-        state.lease = replace(state.lease, committing_since_ms=None)
-        return
-    if state.publishing.is_first_commit_due:
-        state.marks.publish_ms = view.now_ms
-    call = ports.begin(partial(state.producer.publish, state.standing.epoch, following.commit))
-    state.transaction = Transaction(following, call, view.now_ms)
-
-
-def _await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:
-    assert state.transaction is not None
-    following, call = state.transaction.content, state.transaction.call
-    state.transaction = None
-    try:
-        call.wait()
-    except (BusUnavailable, Fenced, UnknownResult, MessageTooLarge) as error:
-        _note_unpublished(state, ports, error, following)
-        return
-    commit = following.commit
-    notes.note_unlocked(state)
-    now_ms = ports.clock_ms()
-    # held outputs come to an end: behind a pipeline that hangs this does too
-    has_moved = state.lease.has_moved or bool(commit.messages)
-    state.lease = replace(state.lease, has_moved=has_moved, committing_since_ms=None, fruitless_since_ms=None)
-    if following.cut:
-        state.budget.note_succeeded()
-    state.publishing = replace(state.publishing, published_ms=now_ms, cut=following.cut)
-    committed.note_own_commit(state, commit.progress, following.sent, now_ms)
-    _note_no_longer_oversized(state, ports)
-    if state.publishing.is_first_commit_due and commit.messages:
-        _report_promotion(state, ports)
-
-
-def _note_unpublished(state: GroupState, ports: Ports, error: HotspareError, following: NextCommit) -> None:
-    if isinstance(error, MessageTooLarge):
-        _note_too_large(state, ports, error, following)
-        return
-    if state.lease.fruitless_since_ms is None:
-        state.lease = replace(state.lease, fruitless_since_ms=ports.clock_ms())
-    state.budget.note_failed(following.rows, following.bytes)  # a bus also fences out a transaction that took too long
-    notes.tell_others_soon(state)
-    if isinstance(error, Fenced):
-        notes.report(state, ports, HaEventKind.FENCED, error.message)
-        _fence_again(state, ports, Reason.FENCED)
-    elif isinstance(error, UnknownResult):
-        notes.note_trouble(state, ports, HaEventKind.RESULT_UNKNOWN, error.message, error.in_one_line)
-        _fence_again(state, ports, Reason.UNKNOWN_RESULT)
-    else:
-        raise error
-
-
-def _note_too_large(state: GroupState, ports: Ports, error: MessageTooLarge, following: NextCommit) -> None:
-    """Messages are cut smaller the next time; where one is a single output, its stream waits for its topic to take more, and the
-    others go on. An output is never dropped, and no engine could do better: so this one stays. If an output that its topic should
-    take was refused together with others, the cause is not known: the next transaction has half as much."""
-    state.message_sizes.bytes_max = dict(ports.bus.message_bytes_max(state.topics.output_topics))
-    notes.wait_for_bus(state, ports)
-    sizes = state.message_sizes
-    refused = None if isinstance(error, AppendTooLarge) else sizes.refused_of(following.blocks)
-    if refused is not None and refused.rows > 1:
-        return
-    if refused is None or (following.rows > 1 and not sizes.is_too_large(refused)):
-        sizes.forget_refused()
-        state.budget.note_failed(following.rows, following.bytes)
-        notes.tell_others_soon(state)
-        return
-    known, retry_ms = state.streams[refused.stream].oversized, ports.clock_ms() + state.settings.oversized_retry_ms
-    now = Oversized(refused.first, refused.bytes, refused.topic, retry_ms)
-    state.streams[refused.stream] = replace(state.streams[refused.stream], oversized=now)
-    sizes.forget_refused()
-    notes.tell_others_soon(state)
-    if known is None or known.sequence != now.sequence:
-        hint = "raise what the topic takes (on Kafka its max.message.bytes)"
-        sentence = f"stream {refused.stream} waits: {now.sentence}; {hint}. {error.message}"
-        notes.report(state, ports, HaEventKind.OUTPUT_TOO_LARGE, sentence, bytes=refused.bytes)
-
-
-def _note_no_longer_oversized(state: GroupState, ports: Ports) -> None:
-    for stream, view in stream_views(state).items():
-        waiting = view.facts.oversized
-        if waiting is not None and rules.sent_sequence(view) >= waiting.sequence:
-            state.streams[stream] = replace(state.streams[stream], oversized=None)
-            notes.report(
-                state, ports, HaEventKind.OUTPUT_TOO_LARGE, f"stream {stream} goes on: output {waiting.sequence} was taken"
-            )
-
-
-def _fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:
-    """What is committed is not known: if this still is the newest epoch, the promotion is repeated from its fence."""
-    notes.forget_leader(state)
-    notes.move(state, ports, Role.PROMOTING, reason, Step.WON)
-
-
-def _report_promotion(state: GroupState, ports: Ports) -> None:
-    marks, now_ms = state.marks, ports.clock_ms()
-    state.publishing = replace(state.publishing, is_first_commit_due=False)
-    notes.report(
-        state,
-        ports,
-        HaEventKind.PROMOTED,
-        f"first output under epoch {state.standing.epoch} is committed",
-        epoch=state.standing.epoch,
-        waiting_ms=marks.campaign_ms - marks.noticed_ms,
-        election_ms=marks.won_ms - marks.noticed_ms,
-        fencing_ms=marks.fenced_ms - marks.won_ms,
-        reading_ms=marks.active_ms - marks.fenced_ms,
-        checking_ms=marks.active_ms - marks.read_ms,
-        first_output_ms=now_ms - marks.active_ms,
-        committing_ms=now_ms - marks.publish_ms,
-        total_ms=now_ms - marks.noticed_ms,
-    )
 
 
 def _tick(action: do.Tick, state: GroupState, ports: Ports) -> None:
@@ -371,7 +329,7 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
     state.snapshots = snapshot_rules.after_hearing(
         state.snapshots, same, now_ms, ports.wall_us() // 1_000, state.intake.events_taken
     )
-    pipeline_watch.note_stall(state, same, now_ms)
+    note_stall(state, same, now_ms)
     is_awaited = divergence.is_awaited(state.differences, beside.comparable(news, state.projects))
     awaited_ms = now_ms if is_awaited else state.membership.awaited_ms
     state.membership = Membership(rank_of(member), news, awaited_ms)
@@ -379,6 +337,14 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
     warming.go_on(state, ports)
     state.rounds = replace(state.rounds, member_refreshed_ms=now_ms)
     notes.note_contact(state, ports)
+
+
+def note_stall(state: GroupState, others: Sequence[OtherMember], now_ms: int) -> None:
+    """Called when others' descriptions were read, before that time is noted; a batch sets `stalled_ms` to 0."""
+    sight = intake.Sight(state.core.next_offsets, [each.facts for each in state.inbound], others)
+    watched_ms = now_ms - state.rounds.member_refreshed_ms
+    stalled_ms = intake.stalled_ms(state.intake.stalled_ms, watched_ms, sight, state.settings)
+    state.intake = replace(state.intake, stalled_ms=stalled_ms)
 
 
 def _follow_active(state: GroupState, ports: Ports) -> None:
@@ -423,6 +389,26 @@ def _report_members(state: GroupState, ports: Ports, news: tuple[OtherMember, ..
     state.unlike = differences
 
 
+def _read_projects(_: do.ReadProjects, state: GroupState, ports: Ports) -> None:
+    """Reads what was decided since about the projects of the group; ProjectChanged as `asked_on`.
+
+    While one project runs alone, `decide` does not ask. That a second one takes part an engine hears from the descriptions of those
+    that run it; from then on it asks now and then, until there is one again. A promotion asks in any case.
+    """
+    _note_projects(state, ports, asked_on(ports.coordination, state.group, state.projects.known, state.project_hash))
+
+
+def _note_projects(state: GroupState, ports: Ports, known: Agreement | None) -> None:
+    """Older news than what is known is ignored."""
+    before, now_ms = state.projects, ports.clock_ms()
+    if known is None or known.moves <= before.moves:
+        state.projects = replace(before, told=before.moves, read_ms=now_ms)
+        return
+    state.projects = replace(before, known=known, lacked=before.lacking, told=known.moves, read_ms=now_ms)
+    notes.tell_others_soon(state)
+    notes.report(state, ports, HaEventKind.PROJECTS_CHANGED, upgrading_rules.sentence(known, before.own))
+
+
 def _read_progress(_: do.ReadProgress, state: GroupState, ports: Ports) -> None:
     state.rounds = replace(state.rounds, progress_read_ms=ports.clock_ms())
     progress = ports.bus.progress(state.group)
@@ -432,13 +418,13 @@ def _read_progress(_: do.ReadProgress, state: GroupState, ports: Ports) -> None:
         warming.go_on(state, ports)
 
 
-def _diverge(action: do.Diverge, state: GroupState, ports: Ports) -> None:
+def _diverge(_: do.Diverge, state: GroupState, ports: Ports) -> None:
     held_role = state.standing.role in (Role.PROMOTING, Role.ACTIVE)
     state.ended_because = "; ".join(
         f"output {d.sequence} of stream {d.stream} differs from the one committed under epoch {d.epoch}" for d in state.differences
     )
     notes.close_producer(state)
-    notes.move(state, ports, Role.DIVERGED, action.reason)
+    notes.move(state, ports, Role.DIVERGED, Reason.DIFFERS)
     if held_role:
         ports.coordination.release(state.group, state.standing.epoch, state.engine, "")
 
@@ -469,7 +455,7 @@ def _give_up_store(_: do.GiveUpStore, state: GroupState, ports: Ports) -> None:
     snapshots.give_up(state, ports)
 
 
-PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
+PERFORMERS: dict[type[do.HaAction], Callable[[Any, GroupState, Ports], None]] = {
     do.NoteVacancy: _note_vacancy,
     do.Campaign: _campaign,
     do.Fence: _fence,
@@ -479,9 +465,9 @@ PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
     do.BecomeActive: _become_active,
     do.StepDown: _step_down,
     do.GiveUp: _give_up,
-    do.Publish: _publish,
+    do.Publish: publishing.publish,
     do.PlaceOutputs: _place_outputs,
-    do.AwaitCommit: _await_commit,
+    do.AwaitCommit: publishing.await_commit,
     do.BecomeEligible: warming.become_eligible,
     do.Tick: _tick,
     do.Renew: _renew,
@@ -491,7 +477,7 @@ PERFORMERS: dict[type[do.Action], Callable[[Any, GroupState, Ports], None]] = {
     do.CheckInbound: _check_inbound,
     do.TrimBus: _trim_bus,
     do.ReadQualities: _read_qualities,
-    do.ReadProjects: projects.read,
+    do.ReadProjects: _read_projects,
     do.ReadProgress: _read_progress,
     do.TakeSnapshot: _take_snapshot,
     do.ConfirmSnapshot: _confirm_snapshot,

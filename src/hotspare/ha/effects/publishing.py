@@ -1,24 +1,158 @@
-"""From held outputs to one publishing transaction over every output stream, and back from a topic's tail to progress."""
+"""The publishing transaction over every output stream: what goes into it, what came of it, and progress from a topic's tail."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
-from hotspare.base.errors import HotspareError, StateError
+from hotspare.base.errors import (
+    AppendTooLarge,
+    BusUnavailable,
+    Fenced,
+    HotspareError,
+    MessageTooLarge,
+    StateError,
+    UnknownResult,
+)
 from hotspare.bus.contract import Bus, Commit, Outgoing, Partition, Progress
-from hotspare.ha.group_state import GroupState
+from hotspare.ha.effects import committed, notes
+from hotspare.ha.events import HaEventKind
+from hotspare.ha.group_state import GroupState, stream_views, view_of
 from hotspare.ha.outputs.blocks import Block, messages_of
 from hotspare.ha.outputs.held import mark_of
 from hotspare.ha.outputs.message import progress_of
-from hotspare.ha.outputs.transaction import NextCommit
-from hotspare.ha.ports import BlockCodec
+from hotspare.ha.outputs.transaction import NextCommit, Transaction
+from hotspare.ha.ports import BlockCodec, Ports
+from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import publishing as rules
+from hotspare.ha.rules.facts import Oversized
+from hotspare.ha.rules.roles import Reason, Role, Step
 from hotspare.ha.rules.view import View
 
 _TAIL_MESSAGES = 16
 _TAIL_BYTES_MAX = 64 << 20
+
+
+def publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
+    """Begins the next transaction, if there is anything to commit. The engine computes meanwhile."""
+    assert state.producer is not None
+    view = view_of(state, ports)
+    following = next_commit(state, view, ports.codec)
+    if not (following.commit.messages or following.commit.progress):
+        state.lease = replace(state.lease, committing_since_ms=None)
+        return
+    if state.publishing.is_first_commit_due:
+        state.marks.publish_ms = view.now_ms
+    call = ports.begin(partial(state.producer.publish, state.standing.epoch, following.commit))
+    state.transaction = Transaction(following, call, view.now_ms)
+
+
+def await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:
+    """Records what came of the transaction that is under way."""
+    assert state.transaction is not None
+    following, call = state.transaction.content, state.transaction.call
+    state.transaction = None
+    try:
+        call.wait()
+    except (BusUnavailable, Fenced, UnknownResult, MessageTooLarge) as error:
+        _note_unpublished(state, ports, error, following)
+        return
+    commit = following.commit
+    notes.note_unlocked(state)
+    now_ms = ports.clock_ms()
+    # held outputs come to an end: behind a pipeline that hangs this does too
+    has_moved = state.lease.has_moved or bool(commit.messages)
+    state.lease = replace(state.lease, has_moved=has_moved, committing_since_ms=None, fruitless_since_ms=None)
+    if following.cut:
+        state.budget.note_succeeded()
+    state.publishing = replace(state.publishing, published_ms=now_ms, cut=following.cut)
+    committed.note_own_commit(state, commit.progress, following.sent, now_ms)
+    _note_no_longer_oversized(state, ports)
+    if state.publishing.is_first_commit_due and commit.messages:
+        _report_promotion(state, ports)
+
+
+def _note_unpublished(state: GroupState, ports: Ports, error: HotspareError, following: NextCommit) -> None:
+    if isinstance(error, MessageTooLarge):
+        _note_too_large(state, ports, error, following)
+        return
+    if state.lease.fruitless_since_ms is None:
+        state.lease = replace(state.lease, fruitless_since_ms=ports.clock_ms())
+    state.budget.note_failed(following.rows, following.bytes)  # a bus also fences out a transaction that took too long
+    notes.tell_others_soon(state)
+    if isinstance(error, Fenced):
+        notes.report(state, ports, HaEventKind.FENCED, error.message)
+        _fence_again(state, ports, Reason.FENCED)
+    elif isinstance(error, UnknownResult):
+        notes.note_trouble(state, ports, HaEventKind.RESULT_UNKNOWN, error.message, error.in_one_line)
+        _fence_again(state, ports, Reason.UNKNOWN_RESULT)
+    else:
+        raise error
+
+
+def _note_too_large(state: GroupState, ports: Ports, error: MessageTooLarge, following: NextCommit) -> None:
+    """Messages are cut smaller the next time; where one is a single output, its stream waits for its topic to take more, and the
+    others go on. An output is never dropped, and no engine could do better: so this one stays. If an output that its topic should
+    take was refused together with others, the cause is not known: the next transaction has half as much."""
+    state.message_sizes.bytes_max = dict(ports.bus.message_bytes_max(state.topics.output_topics))
+    notes.wait_for_bus(state, ports)
+    sizes = state.message_sizes
+    refused = None if isinstance(error, AppendTooLarge) else sizes.refused_of(following.blocks)
+    if refused is not None and refused.rows > 1:
+        return
+    if refused is None or (following.rows > 1 and not sizes.is_too_large(refused)):
+        sizes.forget_refused()
+        state.budget.note_failed(following.rows, following.bytes)
+        notes.tell_others_soon(state)
+        return
+    known, retry_ms = state.streams[refused.stream].oversized, ports.clock_ms() + state.settings.oversized_retry_ms
+    now = Oversized(refused.first, refused.bytes, refused.topic, retry_ms)
+    state.streams[refused.stream] = replace(state.streams[refused.stream], oversized=now)
+    sizes.forget_refused()
+    notes.tell_others_soon(state)
+    if known is None or known.sequence != now.sequence:
+        hint = "raise what the topic takes (on Kafka its max.message.bytes)"
+        sentence = f"stream {refused.stream} waits: {now.sentence}; {hint}. {error.message}"
+        notes.report(state, ports, HaEventKind.OUTPUT_TOO_LARGE, sentence, bytes=refused.bytes)
+
+
+def _note_no_longer_oversized(state: GroupState, ports: Ports) -> None:
+    for stream, view in stream_views(state).items():
+        waiting = view.facts.oversized
+        if waiting is not None and rules.sent_sequence(view) >= waiting.sequence:
+            state.streams[stream] = replace(state.streams[stream], oversized=None)
+            notes.report(
+                state, ports, HaEventKind.OUTPUT_TOO_LARGE, f"stream {stream} goes on: output {waiting.sequence} was taken"
+            )
+
+
+def _fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:
+    """Repeats the promotion from its fence, if this still is the newest epoch: what is committed is not known."""
+    notes.forget_leader(state)
+    notes.move(state, ports, Role.PROMOTING, reason, Step.WON)
+
+
+def _report_promotion(state: GroupState, ports: Ports) -> None:
+    marks, now_ms = state.marks, ports.clock_ms()
+    state.publishing = replace(state.publishing, is_first_commit_due=False)
+    notes.report(
+        state,
+        ports,
+        HaEventKind.PROMOTED,
+        f"first output under epoch {state.standing.epoch} is committed",
+        epoch=state.standing.epoch,
+        waiting_ms=marks.campaign_ms - marks.noticed_ms,
+        election_ms=marks.won_ms - marks.noticed_ms,
+        fencing_ms=marks.fenced_ms - marks.won_ms,
+        reading_ms=marks.active_ms - marks.fenced_ms,
+        checking_ms=marks.active_ms - marks.read_ms,
+        first_output_ms=now_ms - marks.active_ms,
+        committing_ms=now_ms - marks.publish_ms,
+        total_ms=now_ms - marks.noticed_ms,
+    )
 
 
 def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:

@@ -16,7 +16,7 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import warming as rules
 from hotspare.ha.rules.facts import Warming
-from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.roles import Reason, Role
 from hotspare.rows.batch import BAD_STREAM, RowKind
 
 
@@ -93,5 +93,5 @@ def _adopt(state: GroupState, ports: Ports, stream: str, newest: Progress | None
     notes.report(state, ports, HaEventKind.WARMED, f"goes on behind output {mark.sequence} of stream {stream}, which is committed")
 
 
-def become_eligible(action: do.BecomeEligible, state: GroupState, ports: Ports) -> None:
-    notes.move(state, ports, Role.STANDBY, action.reason)
+def become_eligible(_: do.BecomeEligible, state: GroupState, ports: Ports) -> None:
+    notes.move(state, ports, Role.STANDBY, Reason.MATCHED)

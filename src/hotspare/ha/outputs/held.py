@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from hotspare.base.errors import StateError, StoreError
 from hotspare.bus.contract import OutputId
 from hotspare.flow.digest_chain import rechained
 from hotspare.ha.core import Core
-from hotspare.ha.outputs.digest_trail import DigestTrail
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,50 @@ class _Segment:
                 return pa.ipc.open_file(source).get_batch(0)
         except (OSError, pa.ArrowInvalid) as error:
             raise StoreError(f"cannot read back held outputs from {self.path}", detail=str(error)) from error
+
+
+_TRAIL_ROWS_MAX = 1 << 16
+"""Of a `DigestTrail`: beyond it the oldest are forgotten, and not compared."""
+
+
+class DigestTrail:
+    """Digests of outputs that a spare let go of before they were known to be committed, by sequence, rising. Not thread-safe.
+
+    A stream of which outputs may be lost is not held, or not for long. Eight bytes an output are enough to notice that its outputs
+    differ from those committed, and to keep a snapshot of such a state from being confirmed (SPEC D14).
+    """
+
+    def __init__(self, rows_max: int = _TRAIL_ROWS_MAX) -> None:
+        self._rows_max = rows_max
+        self._rows = 0
+        self._parts: deque[tuple[int, NDArray[np.uint64]]] = deque()
+
+    def append(self, first: int, digests: NDArray[np.uint64]) -> None:
+        """The digests of the outputs from `first` on, which follow those appended before."""
+        skipped = max(0, len(digests) - self._rows_max)
+        kept = digests[skipped:].copy()
+        self._parts.append((first + skipped, kept))
+        self._rows += len(kept)
+        while self._rows > self._rows_max:
+            self._shorten(self._rows - self._rows_max)
+
+    def at(self, sequence: int) -> int | None:
+        for first, digests in self._parts:
+            if first <= sequence < first + len(digests):
+                return int(digests[sequence - first])
+        return None
+
+    def forget_through(self, sequence: int) -> None:
+        while self._parts and self._parts[0][0] <= sequence:
+            self._shorten(sequence - self._parts[0][0] + 1)
+
+    def _shorten(self, count: int) -> None:
+        """Forget `count` of the oldest part, or all of it."""
+        first, digests = self._parts.popleft()
+        rest = digests[count:]
+        self._rows -= len(digests) - len(rest)
+        if len(rest):
+            self._parts.appendleft((first + count, rest))
 
 
 class HeldStream:

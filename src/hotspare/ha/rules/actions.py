@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 from hotspare.ha.rules.roles import Reason
 
 
 @dataclass(frozen=True, slots=True)
-class NoteVacancy:
-    """Remember since when the role is free (no effect outside). `reason` None: it is not free after all."""
+class HaAction:
+    """An effect, or a change of what the engine knows. Actions of one class with the same fields are equal."""
+
+    template: ClassVar[str]
+    """The sentence in the log, over the fields."""
+
+    @property
+    def sentence(self) -> str:
+        return self.template.format(**asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class NoteVacancy(HaAction):
+    """Remembers since when the role is free (no effect outside). `reason` None: it is not free after all."""
 
     epoch: int
     reason: Reason | None
 
     @property
     def sentence(self) -> str:
-        if self.reason is None:
-            return f"the role of epoch {self.epoch} is held"
-        return f"the role of epoch {self.epoch} is free: {self.reason.value}"
+        return f"the role of epoch {self.epoch} is " + ("held" if self.reason is None else f"free: {self.reason.value}")
 
 
 @dataclass(frozen=True, slots=True)
-class Campaign:
+class Campaign(HaAction):
     expected_epoch: int
     reason: Reason
 
@@ -33,73 +43,47 @@ class Campaign:
 
 
 @dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(HaAction):
+    template = "fences the output with epoch {epoch}"
     epoch: int
-    reason: Reason = Reason.PROMOTION_ORDER
-
-    @property
-    def sentence(self) -> str:
-        return f"fences the output with epoch {self.epoch}"
 
 
 @dataclass(frozen=True, slots=True)
-class EndLockHolder:
-    """End the process that holds the bus's lock, if it is stopped: it may never go on, and nobody else can write."""
+class EndLockHolder(HaAction):
+    """A stopped process may never go on, and while it holds the bus's lock no other process can write."""
 
+    template = "ends process {process_id}, which keeps the bus locked, if it is stopped"
     process_id: int
     process_start: int
-    reason: Reason = Reason.STOPPED_HOLDER
-
-    @property
-    def sentence(self) -> str:
-        return f"ends process {self.process_id}, which keeps the bus locked, if it is stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCommitted:
-    """Read progress after fencing: nothing older can change it any more. Beside it the coordination epoch is asked for."""
+class ReadCommitted(HaAction):
+    """Reads progress after fencing: nothing older can change it any more. Requests the coordination epoch concurrently."""
 
-    reason: Reason = Reason.PROMOTION_ORDER
-
-    @property
-    def sentence(self) -> str:
-        return "reads what is committed"
+    template = "reads what is committed"
 
 
-@dataclass(frozen=True, slots=True)
-class Recheck:
-    """Take note of the coordination epoch, which was asked for again after fencing."""
+class Recheck(HaAction):
+    """Takes note of the coordination epoch, which was requested again after fencing."""
 
-    reason: Reason = Reason.PROMOTION_ORDER
+    template = "reads the newest epoch again"
 
-    @property
-    def sentence(self) -> str:
-        return "reads the newest epoch again"
+
+class BecomeActive(HaAction):
+    template = "becomes active"
 
 
 @dataclass(frozen=True, slots=True)
-class BecomeActive:
-    reason: Reason = Reason.PROMOTED
+class StepDown(HaAction):
+    """Ends publishing; state and held outputs are kept."""
 
-    @property
-    def sentence(self) -> str:
-        return "becomes active"
-
-
-@dataclass(frozen=True, slots=True)
-class StepDown:
-    """Close the door for output and become standby; state and held outputs are kept."""
-
+    template = "becomes standby: {reason.value}"
     reason: Reason
 
-    @property
-    def sentence(self) -> str:
-        return f"becomes standby: {self.reason.value}"
-
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
-    """Release the role, naming a successor or "", then become standby."""
+class GiveUp(HaAction):
+    """Releases the role, naming a successor or "", then becomes standby."""
 
     successor: str
     reason: Reason
@@ -109,251 +93,137 @@ class GiveUp:
         return f"gives the role up to {self.successor or 'whoever comes first'}: {self.reason.value}"
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
-    reason: Reason = Reason.OUTPUTS_DUE
-
-    @property
-    def sentence(self) -> str:
-        return "publishes its outputs"
+class Publish(HaAction):
+    template = "publishes its outputs"
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceOutputs:
-    """Let streams that another project of the group numbered go on behind what is committed (no effect outside)."""
+class AwaitCommit(HaAction):
+    """Takes note of what came of the transaction under way, when it is over."""
 
-    reason: Reason = Reason.PROMOTION_ORDER
-
-    @property
-    def sentence(self) -> str:
-        return "goes on behind the outputs of another project"
+    template = "hears what came of its outputs"
 
 
-@dataclass(frozen=True, slots=True)
-class BecomeEligible:
+class PlaceOutputs(HaAction):
+    """Continues streams that another project of the group numbered behind what is committed (no effect outside)."""
+
+    template = "goes on behind the outputs of another project"
+
+
+class BecomeEligible(HaAction):
     """The state that was made from recent input agrees with what is committed (no effect outside)."""
 
-    reason: Reason = Reason.MATCHED
-
-    @property
-    def sentence(self) -> str:
-        return "becomes standby: its outputs are those that are committed"
+    template = "becomes standby: its outputs are those that are committed"
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitCommit:
-    """Take note of what came of the transaction under way, when it is over."""
+class Tick(HaAction):
+    """Appends a tick to inbound partition number `index` of the group."""
 
-    reason: Reason = Reason.OUTPUTS_DUE
-
-    @property
-    def sentence(self) -> str:
-        return "hears what came of its outputs"
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Append a tick to inbound partition number `index` of the group."""
-
+    template = "ticks inbound partition {index}: {reason.value}"
     index: int
     reason: Reason
 
-    @property
-    def sentence(self) -> str:
-        return f"ticks inbound partition {self.index}: {self.reason.value}"
+
+class Renew(HaAction):
+    template = "renews its lease"
 
 
 @dataclass(frozen=True, slots=True)
-class Renew:
-    reason: Reason = Reason.TIMER
-
-    @property
-    def sentence(self) -> str:
-        return "renews its lease"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadLeader:
+class ReadLeader(HaAction):
+    template = "reads who leads: {reason.value}"
     reason: Reason
 
-    @property
-    def sentence(self) -> str:
-        return f"reads who leads: {self.reason.value}"
+
+class ReadSwitchover(HaAction):
+    template = "reads whether a switch-over is asked for"
+
+
+class RefreshMember(HaAction):
+    """Describes this engine to the group, and reads the descriptions of the others."""
+
+    template = "refreshes its member record"
+
+
+class CheckInbound(HaAction):
+    """Checks that the inbound topics have the partitions that the group reads."""
+
+    template = "looks at the partitions of the inbound topics"
+
+
+class TrimBus(HaAction):
+    template = "lets the bus forget old messages"
+
+
+class ReadQualities(HaAction):
+    template = "reads the qualities of service"
+
+
+class ReadProjects(HaAction):
+    template = "reads which projects the group runs"
+
+
+class ReadProgress(HaAction):
+    template = "reads progress to let held outputs go"
+
+
+class TakeSnapshot(HaAction):
+    template = "takes a snapshot"
 
 
 @dataclass(frozen=True, slots=True)
-class ReadSwitchover:
-    reason: Reason = Reason.TIMER
-
-    @property
-    def sentence(self) -> str:
-        return "reads whether a switch-over is asked for"
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshMember:
-    """Describe itself to the group, and read the others' descriptions."""
-
-    reason: Reason = Reason.TIMER
-
-    @property
-    def sentence(self) -> str:
-        return "refreshes its member record"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckInbound:
-    """Look whether the inbound topics have the partitions that the group reads."""
-
-    reason: Reason = Reason.TIMER
-
-    @property
-    def sentence(self) -> str:
-        return "looks at the partitions of the inbound topics"
-
-
-@dataclass(frozen=True, slots=True)
-class TrimBus:
-    """Let the bus forget messages that are old and that nobody needs."""
-
-    reason: Reason = Reason.TIMER
-
-    @property
-    def sentence(self) -> str:
-        return "lets the bus forget old messages"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadQualities:
-    """Read whether another quality of service is asked for a stream."""
-
-    reason: Reason = Reason.TIMER
-
-    @property
-    def sentence(self) -> str:
-        return "reads the qualities of service"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadProjects:
-    """Read what was decided about another project of the group."""
-
-    reason: Reason = Reason.TIMER
-
-    @property
-    def sentence(self) -> str:
-        return "reads which projects the group runs"
-
-
-@dataclass(frozen=True, slots=True)
-class ReadProgress:
-    reason: Reason = Reason.TIMER
-
-    @property
-    def sentence(self) -> str:
-        return "reads progress to let held outputs go"
-
-
-@dataclass(frozen=True, slots=True)
-class TakeSnapshot:
-    reason: Reason = Reason.TIMER
-
-    @property
-    def sentence(self) -> str:
-        return "takes a snapshot"
-
-
-@dataclass(frozen=True, slots=True)
-class ConfirmSnapshot:
+class ConfirmSnapshot(HaAction):
+    template = "confirms snapshot {name}"
     name: str
-    reason: Reason = Reason.COMMITTED
-
-    @property
-    def sentence(self) -> str:
-        return f"confirms snapshot {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
-class DiscardSnapshot:
+class DiscardSnapshot(HaAction):
+    template = f"discards snapshot {{name}}: {Reason.DIFFERS.value}"
     name: str
-    reason: Reason = Reason.DIFFERS
-
-    @property
-    def sentence(self) -> str:
-        return f"discards snapshot {self.name}: {self.reason.value}"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPersist:
-    """Read whether somebody asks for a snapshot, and who undertakes it."""
+class ReadPersist(HaAction):
+    """Reads whether a snapshot is requested, and which engine undertakes it."""
 
-    reason: Reason = Reason.TIMER
-
-    @property
-    def sentence(self) -> str:
-        return "reads whether a snapshot is asked for"
+    template = "reads whether a snapshot is asked for"
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimPersist:
-    """Undertake request `number`, as the engine in place `place` to do so."""
+class ClaimPersist(HaAction):
+    """Undertakes request `number`, as the engine in place `place` to do so."""
 
+    template = "undertakes to persist a snapshot, request {number}"
     number: int
     place: int
-    reason: Reason = Reason.PERSIST_ASKED
-
-    @property
-    def sentence(self) -> str:
-        return f"undertakes to persist a snapshot, request {self.number}"
 
 
 @dataclass(frozen=True, slots=True)
-class PersistSnapshot:
+class PersistSnapshot(HaAction):
+    template = "persists a snapshot, request {number}"
     number: int
-    reason: Reason = Reason.PERSIST_ASKED
-
-    @property
-    def sentence(self) -> str:
-        return f"persists a snapshot, request {self.number}"
 
 
 @dataclass(frozen=True, slots=True)
-class ReportPersisted:
-    """Tell the group what came of a request."""
-
+class ReportPersisted(HaAction):
+    template = "tells what came of request {number} for a snapshot"
     number: int
-    reason: Reason = Reason.PERSIST_ASKED
-
-    @property
-    def sentence(self) -> str:
-        return f"tells what came of request {self.number} for a snapshot"
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUpStore:
-    """No longer wait for work on the store that takes too long."""
+class GiveUpStore(HaAction):
+    """Gives up work on the store that takes too long."""
 
-    reason: Reason = Reason.NO_ANSWER
+    template = "no longer waits for the store"
 
-    @property
-    def sentence(self) -> str:
-        return "no longer waits for the store"
+
+class Diverge(HaAction):
+    """Ends as diverged, giving the role up if it is held."""
+
+    template = f"ends as diverged: {Reason.DIFFERS.value}"
 
 
 @dataclass(frozen=True, slots=True)
-class Diverge:
-    """End as diverged, giving the role up if it is held."""
-
-    reason: Reason = Reason.DIFFERS
-
-    @property
-    def sentence(self) -> str:
-        return f"ends as diverged: {self.reason.value}"
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """Leave the group and end as stopped, giving the role up if it is held. `detail` says what was refused, if anything."""
+class Leave(HaAction):
+    """Leaves the group and ends as stopped, giving the role up if it is held. `detail` says what was refused, if anything."""
 
     reason: Reason
     detail: str = ""
@@ -363,46 +233,9 @@ class Leave:
         return f"stops: {self.detail or self.reason.value}"
 
 
-Action: TypeAlias = (
-    NoteVacancy
-    | Campaign
-    | Fence
-    | EndLockHolder
-    | ReadCommitted
-    | Recheck
-    | BecomeActive
-    | StepDown
-    | GiveUp
-    | Publish
-    | PlaceOutputs
-    | AwaitCommit
-    | BecomeEligible
-    | Tick
-    | Renew
-    | ReadLeader
-    | ReadSwitchover
-    | RefreshMember
-    | CheckInbound
-    | TrimBus
-    | ReadQualities
-    | ReadProjects
-    | ReadProgress
-    | TakeSnapshot
-    | ConfirmSnapshot
-    | DiscardSnapshot
-    | ReadPersist
-    | ClaimPersist
-    | PersistSnapshot
-    | ReportPersisted
-    | GiveUpStore
-    | Diverge
-    | Leave
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Duty:
     """An action and when it falls due."""
 
     due_ms: int
-    action: Action
+    action: HaAction

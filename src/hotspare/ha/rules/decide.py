@@ -21,7 +21,7 @@ Two things move the role, and neither is trusted with more than it can prove:
 So a standby may campaign on evidence that can be wrong. `vacancy` sorts it: the role was given up or never held; the
 holder's process was seen to end, which is certain; its connection closed and cannot be had again, which is not, and so
 counts only once per lease (`_waits_for_lease`), or two healthy engines whose connections are cut would take the role from
-each other for ever; its lease is over. Who has come farther goes first for a moment (`candidates`), so that the
+each other for ever; its lease is over. Who has come farther goes first for a moment (`is_outranked`), so that the
 successor has the least to catch up.
 
 A promotion has one order: won, fenced, read, checked. Fencing before reading makes what is read final. The epoch is asked
@@ -44,7 +44,7 @@ the active take the role from it, and one alone ends, or stays by `on_divergence
 can. Snapshots are the spares' work, in turn (`snapshots.snapshot_due_ms`), and wait until what they stand on is committed.
 
 The rules of failover stand in this folder and nowhere else, and are changed with `protocol.py`, the model of them: here those of
-the role, in `candidates`, `lease`, `publishing`, `snapshots` and `divergence` those of their subjects.
+the role, in `lease`, `publishing`, `snapshots` and `divergence` those of their subjects.
 """
 
 from __future__ import annotations
@@ -53,13 +53,14 @@ from collections.abc import Iterator
 
 from hotspare.base.inbound import Inbound
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import beside, candidates, divergence, lease, persisting, publishing, snapshots, warming
+from hotspare.ha.rules import beside, divergence, lease, persisting, publishing, snapshots, warming
 from hotspare.ha.rules.actions import Duty
+from hotspare.ha.rules.facts import OtherMember
 from hotspare.ha.rules.roles import ENDS, Reason, Role, Step
 from hotspare.ha.rules.view import PeerStatus, View
 
 
-def decide(view: View) -> tuple[do.Action, ...]:
+def decide(view: View) -> tuple[do.HaAction, ...]:
     """All actions that are due, most urgent first. The first is to be performed and everything decided anew, as its result may
     change the rest."""
     return tuple(duty.action for duty in duties(view) if duty.due_ms <= view.now_ms)
@@ -154,8 +155,45 @@ def _turn_ms(view: View) -> int:
     if vacant.reason is Reason.GIVEN_UP and (leader.successor or view.standing.gave_up_epoch == leader.epoch):
         return view.leadership.free_since_ms + view.settings.lease_ms
     if vacant.reason is Reason.NEVER_HELD and not view.shard.is_whole:
-        return vacant.since_ms + view.settings.first_start_wait_ms * (2 if candidates.is_anothers_turn(view) else 1)
-    return vacant.since_ms + (view.settings.candidate_wait_ms if candidates.is_outranked(view) else 0)
+        return vacant.since_ms + view.settings.first_start_wait_ms * (2 if _is_anothers_turn(view) else 1)
+    return vacant.since_ms + (view.settings.candidate_wait_ms if is_outranked(view) else 0)
+
+
+def is_outranked(view: View) -> bool:
+    """Whether this engine, a standby, lets another one go first: one that has come farther, so that the least is to be caught up;
+    of equals, each in turn. No engine waits longer for a turn than for a better candidate, or gives a role up for it."""
+    own = (-view.membership.rank, _place_in_turn(view, view.engine))
+    return any((-other.rank, _place_in_turn(view, other.engine)) < own for other in _other_standbys(view))
+
+
+def _is_anothers_turn(view: View) -> bool:
+    """Whether another standby has the first turn, however far each has come."""
+    own = _place_in_turn(view, view.engine)
+    return any(_place_in_turn(view, other.engine) < own for other in _other_standbys(view))
+
+
+def best_standby(view: View) -> str:
+    """Returns the engine to which this one gives its role; "" if there is none."""
+    ranked = sorted((-other.rank, _place_in_turn(view, other.engine), other.engine) for other in _successors(view))
+    return ranked[0][2] if ranked else ""
+
+
+def _successors(view: View) -> list[OtherMember]:
+    """Returns the standbys that may have the role next: of the project that leads, or else of this engine's own."""
+    standbys = [other for other in view.membership.others if other.role == Role.STANDBY.value]
+    leading = [other for other in standbys if other.is_of(view.projects.leading)]
+    return leading or _other_standbys(view)
+
+
+def _other_standbys(view: View) -> list[OtherMember]:
+    return [other for other in beside.same(view) if other.role == Role.STANDBY.value]
+
+
+def _place_in_turn(view: View, engine: str) -> int:
+    """Its place among the standbys, this engine counted as one: by name, but shard k begins with the one at place k, so that the
+    shards of one project are not all with the engine of the first name."""
+    names = sorted({view.engine, engine, *(other.engine for other in _other_standbys(view))})
+    return (names.index(engine) - view.shard.number) % len(names)
 
 
 def _standby(view: View) -> Iterator[Duty]:
@@ -332,10 +370,10 @@ def _active(view: View) -> Iterator[Duty]:
 def _hand_over(view: View) -> Iterator[Duty]:
     """Everything is committed: the role can be given up, if that is asked for and, for a switch-over, if there is a successor."""
     if view.standing.stop_asked:
-        yield Duty(view.contacts.coordination_retry_ms, do.GiveUp(candidates.best_standby(view), Reason.STOP_ASKED))
+        yield Duty(view.contacts.coordination_retry_ms, do.GiveUp(best_standby(view), Reason.STOP_ASKED))
     elif view.leadership.switchover is not None:
-        asked, standbys = view.leadership.switchover, [o.engine for o in candidates.successors(view)]
-        successor = asked if asked in standbys else candidates.best_standby(view) if asked == "" else ""
+        asked, standbys = view.leadership.switchover, [o.engine for o in _successors(view)]
+        successor = asked if asked in standbys else best_standby(view) if asked == "" else ""
         if successor:
             yield Duty(view.contacts.coordination_retry_ms, do.GiveUp(successor, Reason.SWITCHOVER))
 

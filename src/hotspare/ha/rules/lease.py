@@ -29,7 +29,7 @@ def bears_fruit(now_ms: int, fruitless_since_ms: int | None, settings: GroupSett
     return fruitless_since_ms is None or now_ms < fruitless_since_ms + FRUITLESS_STEPS * settings.promotion_step_ms
 
 
-def may_outlast(action: do.Action) -> bool:
+def may_outlast(action: do.HaAction) -> bool:
     """Whether an action may take longer than the lease, which is renewed meanwhile then."""
     return isinstance(action, LONG_STEPS + COMMITS)
 

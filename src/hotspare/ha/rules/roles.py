@@ -57,25 +57,19 @@ class Reason(Enum):
     SPARES_AGREE = "two spares agree against the active"
     NOBODY_ELSE = "nobody else can, though its own outputs differ"
     # how a promotion goes on
-    PROMOTION_ORDER = "promotion order"
     PROMOTED = "promoted"
     NEWER_EPOCH = "newer epoch"
     FENCED = "fenced"
     UNKNOWN_RESULT = "unknown commit result"
-    STOPPED_HOLDER = "a stopped process keeps the bus locked"
     # ends and hand-overs
     SWITCHOVER = "switch-over asked for"
     DIFFERS = "outputs differ from those committed"
     REFUSED = "refused"
     PIPELINE_STALLED = "input is there and the runner does not bring it"
     # routine
-    OUTPUTS_DUE = "outputs due"
     TIMER = "timer"
     UNKNOWN_LEADER = "leader not known"
     IDLE_PARTITION = "idle partition holds up the merge"
-    COMMITTED = "committed with the same digest"
-    PERSIST_ASKED = "a snapshot was asked for"
-    NO_ANSWER = "no answer"
 
 
 VACANT = (

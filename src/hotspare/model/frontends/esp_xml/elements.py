@@ -1,6 +1,6 @@
 """Which elements and attributes of ESP XML mean something in every project, which have no effect, and which ask for nothing.
 
-Window types add their own (`projects.esp_xml.shapes` has all of them together).
+Window types add their own (`projects.esp_xml` has all of them together).
 
 What has no effect is warned about with the reason. An element or attribute in no table is a mistake that names it: a project
 never loses a part of its meaning without a word (SPEC A2, A17).

@@ -1,6 +1,7 @@
-"""Times in ISO 8601 and RFC 3339 as microseconds since 1970: what such a text means, and the same for whole columns.
+"""Times in texts as microseconds since 1970: in ISO 8601 and RFC 3339 (`iso_times`), or in a format that a user names
+(`DateFormat`).
 
-`iso_micros` is the meaning. It reads
+`iso_micros` is the meaning of a text in ISO 8601. It reads
 
 - a date as `2024-03-01`, `20240301`, `2024-061`, `2024061`, `2024-W09-5`, `2024W095`, `2024-W09` (its Monday) or `2024-03` (its
   first day),
@@ -17,11 +18,13 @@ from __future__ import annotations
 
 import datetime
 import re
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.rows.elementwise import Rows, converted, either, filled, true_mask, true_rows, with_nulls
+from hotspare.base.errors import UsageError
+from hotspare.rows.elementwise import Rows, converted, either, filled, true_mask, true_rows, whole_seconds, with_nulls
 
 _DATE = (
     r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?|(?P<month_>[0-9]{2})(?P<day_>[0-9]{2})"
@@ -58,7 +61,7 @@ def iso_micros(text: str) -> int | None:
     try:
         days = _days(match)
         seconds, micros = _of_day(match)
-        offset_s = zone_seconds(match["zone"] or match["zone_of_day"] or "Z")
+        offset_s = _zone_seconds(match["zone"] or match["zone_of_day"] or "Z")
     except ValueError:
         return None
     seconds += days * _DAY_S - offset_s
@@ -100,7 +103,7 @@ def _of_day(match: re.Match[str]) -> tuple[int, int]:
     return (hour * 60 + minute) * 60 + second, micros
 
 
-def zone_seconds(zone: str) -> int:
+def _zone_seconds(zone: str) -> int:
     """Returns the seconds that a time in this zone is ahead of UTC: of `Z`, `+02`, `+0200`, `+02:00`. Raises ValueError for an
     offset of a day or more, or with more than 59 minutes."""
     if zone in "Zz":
@@ -132,24 +135,24 @@ def _zoned(texts: pa.Array) -> tuple[pa.Array, Rows]:
     if zone.null_count == len(zone):
         return pa.nulls(len(texts), _MICROS), true_rows(texts.is_valid())
     values, _ = converted(pc.replace_substring(base, "t", "T"), _MICROS, _FITS)
-    values = moved(values, fraction, zone_micros(zone))
+    values = _moved(values, fraction, _zone_micros(zone))
     return values, true_rows(pc.and_(values.is_null(), texts.is_valid()))
 
 
-def zone_micros(zones: pa.Array) -> pa.Array:
-    """Returns what `zone_seconds` does of each zone in microseconds, null for an offset that is none. Few differ."""
+def _zone_micros(zones: pa.Array) -> pa.Array:
+    """Returns what `_zone_seconds` does of each zone in microseconds, null for an offset that is none. Few differ."""
     different = pc.unique(zones)
     return pa.array(map(_micros_of, different.to_pylist()), pa.int64()).take(pc.index_in(zones, different))
 
 
 def _micros_of(zone: str | None) -> int | None:
     try:
-        return None if zone is None else zone_seconds(zone) * 1_000_000
+        return None if zone is None else _zone_seconds(zone) * 1_000_000
     except ValueError:
         return None
 
 
-def moved(seconds: pa.Array, fraction: pa.Array, ahead_us: pa.Array | None) -> pa.Array:
+def _moved(seconds: pa.Array, fraction: pa.Array, ahead_us: pa.Array | None) -> pa.Array:
     """Returns timestamps in microseconds with the digits of a fraction added, of which six count, and taken back by as much as
     their zone is ahead of UTC; null where any of them is."""
     digits = pc.utf8_rpad(pc.utf8_slice_codeunits(fraction, 0, 6), 6, padding="0")
@@ -165,3 +168,83 @@ def _one_by_one(texts: pa.Array) -> tuple[pa.Array, Rows]:
     found = [iso_micros(text) if maybe else None for text, maybe in zip(distinct.to_pylist(), begins, strict=True)]
     values = pa.array(found, pa.int64()).cast(_MICROS).take(encoded.indices)
     return values, true_rows(pc.and_(values.is_null(), texts.is_valid()))
+
+
+def in_unit(micros: pa.Array, target: pa.DataType) -> pa.Array:
+    """Timestamps in microseconds as `target`, the fraction dropped downwards."""
+    return whole_seconds(micros) if target.unit == "s" else micros
+
+
+_COMPOSITE = {"%T": "%H:%M:%S", "%F": "%Y-%m-%d", "%D": "%m/%d/%y", "%R": "%H:%M", "%e": "%d", "%h": "%b", "%B": "%b"}
+_DIRECTIVE = {
+    "Y": "[0-9]{4}",
+    "y": "[0-9]{2}",
+    "m": "[0-9]{1,2}",
+    "d": "(?P<day>[0-9]{1,2})",
+    "j": "[0-9]{1,3}",
+    "b": "[A-Za-z]+",
+    "H": "[0-9]{1,2}",
+    "I": "[0-9]{1,2}",
+    "M": "[0-9]{1,2}",
+    "S": "[0-9]{1,2}",
+    "p": "(?i:am|pm)",
+    "z": "[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?",
+    "%": "%",
+}
+_FRACTION = ")(?:[.,](?P<fraction>[0-9]+))?(?P<text{}>"
+_ZONE = ")(?P<zone>{})(?P<text{}>"
+
+
+@dataclass(frozen=True, slots=True)
+class DateFormat:
+    """A strptime format, checked. After %S a fraction is accepted, `.%f` or not, and cut to microseconds; %z is an offset as
+    `iso_times` has it, without it times are in UTC. Of a text that `pattern` matches, the groups `text0`, `text1` ... are what
+    `format` says, which has no %z.
+    """
+
+    text: str
+    format: str
+    pattern: str
+    has_day: bool
+
+    @classmethod
+    def of(cls, text: str) -> DateFormat:
+        """UsageError for a directive that cannot be read. Apostrophes around the format are dropped."""
+        expanded = re.sub(r"%S[.,]%f", "%S", text.strip().strip("'\""))
+        for name, meaning in _COMPOSITE.items():
+            expanded = expanded.replace(name, meaning)
+        if not expanded:
+            raise UsageError("the dateformat is empty", hint="write one, such as %Y-%m-%d %H:%M:%S")
+        parts, seen, groups = ["^(?P<text0>"], set[str](), 1
+        for piece in re.findall(r"%.?|\s+|[^%\s]+", expanded):
+            if not piece.startswith("%"):
+                parts.append(r"\s*" if piece.isspace() else re.escape(piece))
+                continue
+            if piece[1:] not in _DIRECTIVE or (piece == "%z" and piece in seen):
+                wrong = "twice" if piece in seen else "which cannot be read"
+                raise UsageError(
+                    f"dateformat {text!r} has the directive {piece}, {wrong}",
+                    hint=f"use {', '.join('%' + d for d in _DIRECTIVE)}, and %f behind the seconds",
+                )
+            if piece == "%z":
+                parts.append(_ZONE.format(_DIRECTIVE["z"], groups))
+            else:
+                parts.append("[0-9]{1,2}" if piece == "%d" and piece in seen else _DIRECTIVE[piece[1:]])
+            if piece == "%S" and piece not in seen:
+                parts.append(_FRACTION.format(groups))
+            groups += piece in ("%z", "%S") and piece not in seen
+            seen.add(piece)
+        return cls(text, expanded.replace("%z", ""), "".join([*parts, ")$"]), "%d" in seen)
+
+    def parse(self, texts: pa.Array, target: pa.DataType) -> tuple[pa.Array, Rows]:
+        """Timestamps of type `target`, and the rows that the format does not fit or that name a day that does not exist."""
+        found = pc.extract_regex(pc.utf8_trim_whitespace(texts), self.pattern)
+        parts = {field.name: pc.struct_field(found, field.name) for field in found.type}
+        base = pc.binary_join_element_wise(*(part for name, part in parts.items() if name.startswith("text")), "")
+        times = pc.strptime(base, format=self.format, unit="us", error_is_null=True)
+        if self.has_day:
+            times = with_nulls(times, true_rows(pc.not_equal(pc.day(times), parts["day"].cast(pa.int64()))))
+        nothing = pc.if_else(found.is_valid(), "", None)
+        micros = _moved(times, parts.get("fraction", nothing), _zone_micros(parts["zone"]) if "zone" in parts else None)
+        bad = true_rows(pc.and_(micros.is_null(), texts.is_valid()))
+        return in_unit(micros, target), bad

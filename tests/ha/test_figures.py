@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.ha.clock_skew import WINDOW_MS, ClockSkew
+from hotspare.ha.figures import SKEW_WINDOW_MS, ClockSkew
 
 
 @given(st.integers(-(10**9), 10**9), st.lists(st.integers(0, 10**6), min_size=1, max_size=30))
@@ -19,10 +19,10 @@ def test_what_was_long_ago_is_forgotten() -> None:
     """A clock was set right meanwhile."""
     skew = ClockSkew()
     skew.note(0, 0, 5_000_000)
-    for now_ms in range(100, 3 * WINDOW_MS, 100):
+    for now_ms in range(100, 3 * SKEW_WINDOW_MS, 100):
         skew.note(now_ms, 2_000, 0)
-        if now_ms < WINDOW_MS:
+        if now_ms < SKEW_WINDOW_MS:
             assert skew.ahead_ms == -5_000
     assert skew.ahead_ms == 2
-    skew.note(9 * WINDOW_MS, 7_000, 0)
+    skew.note(9 * SKEW_WINDOW_MS, 7_000, 0)
     assert skew.ahead_ms == 7

@@ -1,0 +1,117 @@
+"""Turns a snapshot of a project into one of the project that it is upgraded to; `flow.upgrade` says which windows are kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hotspare.base.errors import SnapshotDamaged, UsageError
+from hotspare.flow.beginning import begin_with_rows, pages_to_begin_with
+from hotspare.flow.numbering import NUMBERING
+from hotspare.flow.plan import Node, Plan
+from hotspare.flow.semantics import SEMANTICS
+from hotspare.flow.snapshot import check_origin, encode_page, freeze, restore
+from hotspare.flow.upgrade import Fate, Past, StreamFate, Upgrade, compare, kept_pages, stateful_nodes
+from hotspare.scripting.shared import PAGE as SHARED_PAGE
+from hotspare.table.pages import Page
+from hotspare.table.strings import StringTable
+
+_UPGRADED = "upgraded_from"
+"""What the header of a carried snapshot says beside: the hash of the project whose snapshot it was."""
+
+
+def carried_over(
+    before: Plan, after: Plan, header: bytes, pages: Mapping[str, bytes], shard: int = 0
+) -> tuple[bytes, Mapping[str, bytes]]:
+    """A snapshot of `before`, of this shard, as one of `after` at the same positions: kept windows have their state, the others
+    none. UsageError where the one cannot become the other; ProjectChanged, SnapshotFormat, SnapshotDamaged."""
+    try:
+        content = json.loads(header)
+        check_origin(before, content)
+        found = compare(before, after, Past.CARRIED, int(content["semantics"]))
+        if found.refusals:
+            raise UsageError("the project cannot go on with the state of the one before", detail="\n  ".join(found.refusals))
+        carried = _header(before, after, found, content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SnapshotDamaged("the snapshot cannot be read", detail=str(error)) from error
+    kept_windows = {change.window for change in found.windows if change.fate is Fate.KEPT}
+    wanted = {node.page: node for node in stateful_nodes(after)}
+    kept = {name for name, node in wanted.items() if node.operator.id in kept_windows}
+    empty = {name: _opened(node, shard) for name, node in wanted.items() if name not in kept}
+    if after.shared is not None:
+        shares_alike = before.project_hash == after.project_hash and int(content["semantics"]) == SEMANTICS
+        kept |= {SHARED_PAGE} if shares_alike else frozenset()
+        empty |= {} if shares_alike else {SHARED_PAGE: after.shared.open()}
+    names = tuple(name for name in pages if _page_of(name) in kept)
+    if missing := sorted(kept - set(names)):
+        raise SnapshotDamaged("the snapshot has other pages than its project", detail=f"it lacks {missing[0]}")
+    strings = StringTable().freeze()
+    made = _CarriedPages(pages, names, {name: encode_page(page.freeze(), strings) for name, page in empty.items()})
+    if not any(change.fate is Fate.FILLED for change in found.windows):
+        return carried, made
+    return carried, replace(made, empty={**made.empty, **_filled(after, carried, made, kept_pages(after, found.windows))})
+
+
+@dataclass(frozen=True, slots=True)
+class _CarriedPages(Mapping[str, bytes]):
+    """Pages of kept windows as they are in `pages`, read when they are asked for, and those that begin empty."""
+
+    pages: Mapping[str, bytes]
+    kept: tuple[str, ...]
+    empty: Mapping[str, bytes]
+
+    def __getitem__(self, name: str) -> bytes:
+        if name in self.empty:
+            return self.empty[name]
+        if name not in self.kept:
+            raise KeyError(name)
+        return self.pages[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.kept
+        yield from self.empty
+
+    def __len__(self) -> int:
+        return len(self.kept) + len(self.empty)
+
+
+def _filled(after: Plan, header: bytes, pages: Mapping[str, bytes], kept: frozenset[str]) -> dict[str, bytes]:
+    """The pages of windows that begin with the rows ahead of them, those of their rows among them. No others are in memory."""
+    state = restore(after, header, pages, only=pages_to_begin_with(after, kept) | {SHARED_PAGE})
+    filled = frozenset(begin_with_rows(after, state, kept))
+    return dict(freeze(after, state, only=filled).pages())
+
+
+def _opened(node: Node, shard: int) -> Page:
+    page = node.operator.open()
+    node.operator.divide(page, shard)
+    return page
+
+
+def _page_of(name: str) -> str:
+    """The page of a window that a name in a snapshot belongs to: its own, or that of its rows, `PAGE/PART/NUMBER`."""
+    owner, part, number = [*name.rsplit("/", 2), "", ""][:3]
+    return owner if part and number.isdecimal() and "#" in owner else name
+
+
+def _header(before: Plan, after: Plan, found: Upgrade, content: dict[str, Any]) -> bytes:
+    topics = {i: after.resolved.sources.index(w) for i, w in enumerate(before.resolved.sources) if w in after.resolved.sources}
+    topics[len(before.resolved.sources)] = len(after.resolved.sources)  # of ticks alone
+    numbering = content.get(NUMBERING, {})
+    streams = {name: at for name, at in content["streams"].items() if found.streams.get(name) is not StreamFate.ENDS}
+    for name, shift in numbering.items():
+        if shift and name in streams:
+            streams[name] = {**streams[name], "sequence": streams[name]["sequence"] + shift}
+    unknown = {name for name, shift in numbering.items() if shift is None} | found.realigned
+    content |= {
+        "project": after.project_hash,
+        "semantics": SEMANTICS,
+        "passed": [[topics[topic], *rest] for topic, *rest in content["passed"] if topic in topics],
+        "clocks": [[topics[topic], *rest] for topic, *rest in content["clocks"] if topic in topics],
+        "streams": streams,
+        NUMBERING: dict.fromkeys(sorted(unknown & set(after.stream_schemas))),
+        _UPGRADED: before.project_hash,
+    }
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
