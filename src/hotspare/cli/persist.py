@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.base.retry import Retry
-from hotspare.cli.shared.places import PATH_OR_URL, URL
+from hotspare.cli.shared.places import PATH_OR_URL, BusOption, CoordinationOption, StoreOption
 
 if TYPE_CHECKING:
     from hotspare.cli.shared.group_report import GroupSources
@@ -30,9 +30,9 @@ def command(
         int | None, typer.Option(min=1, metavar="N", help="With --to: so many of the group's snapshots stay there; by default all.")
     ] = None,
     by: Annotated[str, typer.Option(metavar="ENGINE", help="Engine that writes it; by default a spare, where there is one.")] = "",
-    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination and snapshots are.", **URL)] = "",
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
+    bus: BusOption = "",
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
     timeout_s: Annotated[float, typer.Option(help="How long to wait until it is written and may be restored.")] = 300.0,
 ) -> None:
     """Write a snapshot while the group runs: a spare does it, and the active goes on.

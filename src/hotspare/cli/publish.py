@@ -15,10 +15,9 @@ from hotspare.base.choices import MissingTopic
 from hotspare.base.places import absolute_place, file_at
 from hotspare.bus.open import open_bus
 from hotspare.cli.shared.inbound import MISSING, CreateOption, Target, inbound_place, refuse_missing, say_published
-from hotspare.cli.shared.places import PATH, PATH_OR_URL, URL
+from hotspare.cli.shared.places import PATH, PATH_OR_URL, PREFIX, BusOption, CoordinationOption, PrefixOption
 from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
 from hotspare.cli.shared.turns import (
-    CoordinationOption,
     GroupOption,
     LeaseOption,
     Lines,
@@ -35,6 +34,8 @@ from hotspare.cli.shared.turns import (
 from hotspare.cli.shared.values import (
     DateFormatOption,
     PlainOption,
+    SchemaFileOption,
+    SetOption,
     ShardsOption,
     StampUnitOption,
     chosen_stamp_unit,
@@ -99,11 +100,11 @@ class _Flags(StrEnum):
 def command(
     file: _FileArgument,
     *,
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)] = "",
+    bus: BusOption = "",
     window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Source window that the rows are for.")],
-    prefix: Annotated[str, typer.Option(help="First part of all topic names.")] = "hotspare",
-    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    prefix: PrefixOption = PREFIX,
+    project: SchemaFileOption = None,
+    set_: SetOption = None,
     plain: PlainOption = False,
     header: Annotated[int, typer.Option(min=0, help="Rows to leave out at the beginning.")] = 0,
     growing: Annotated[bool, typer.Option("--growing", help="Wait for more rows at the end of the file, until Ctrl-C.")] = False,

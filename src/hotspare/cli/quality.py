@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.base.retry import Retry
-from hotspare.cli.shared.places import URL
+from hotspare.cli.shared.places import BusOption, CoordinationOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +24,8 @@ def command(
     group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it, PREFIX.PROJECT, or its project alone.")],
     stream: Annotated[str, typer.Argument(help="Output stream, QUERY/WINDOW.")] = "",
     quality: Annotated[str, typer.Argument(help='New quality: precise, simple, "buffered 15 seconds", "trimmed 10 events".')] = "",
-    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination is.", **URL)] = "",
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
+    bus: BusOption = "",
+    coordination: CoordinationOption = "",
     timeout_s: Annotated[float, typer.Option(help="How long to wait until the engines have read the change.")] = 5.0,
 ) -> None:
     """Show which quality each engine acts by; with STREAM and QUALITY, change it. No engine restarts.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.base.places import absolute_path
-from hotspare.cli.shared.places import URL
-from hotspare.cli.shared.values import ProjectNameOption
+from hotspare.cli.shared.places import PREFIX, BusOption, CoordinationOption, PrefixOption, StoreOption
+from hotspare.cli.shared.values import ProjectNameOption, SetOption
 
 if TYPE_CHECKING:
     from hotspare.coordination.contract import Coordination
@@ -20,11 +20,11 @@ def command(
     project: Annotated[Path | None, typer.Argument(help="Project file whose group is meant.", parser=absolute_path)] = None,
     *,
     group: Annotated[str, typer.Option(help="Instead of a project's file: the group, PREFIX.PROJECT, with all its shards")] = "",
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)],
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
-    prefix: Annotated[str, typer.Option(help="First part of all topic names, with a project's file.")] = "hotspare",
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    bus: BusOption,
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
+    prefix: PrefixOption = PREFIX,
+    set_: SetOption = None,
     project_name: ProjectNameOption = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also where engines of other machines may be alive.")] = False,

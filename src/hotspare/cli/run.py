@@ -24,12 +24,14 @@ from hotspare.base.choices import (
     StartWhen,
 )
 from hotspare.base.places import absolute_path
-from hotspare.cli.shared.places import PATH, URL
+from hotspare.cli.shared.places import PREFIX, BusOption, CoordinationOption, PrefixOption, StoreOption
 from hotspare.cli.shared.snapshots import SnapshotsOption, snapshot_settings
 from hotspare.cli.shared.values import (
+    HomeOption,
     MemoryOption,
     PageFolderOption,
     ProjectNameOption,
+    SetOption,
     ShardsOption,
     bindings,
     memory_bytes,
@@ -120,10 +122,10 @@ BindOption = Annotated[
 
 def command(
     project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.", parser=absolute_path)],
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)],
-    prefix: Annotated[str, typer.Option(help="First part of topic names; with the project's name, the group.")] = "hotspare",
-    coordination: Annotated[str, typer.Option(help="Coordination; by default beside the bus.", **URL)] = "",
-    store: Annotated[str, typer.Option(help="Store for snapshots; by default beside the bus.", **URL)] = "",
+    bus: BusOption,
+    prefix: PrefixOption = PREFIX,
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
     engine: Annotated[str, typer.Option(help="Name of this engine in its group; by default host and process id.")] = "",
     address: AddressOption = "",
     listen: ListenOption = "",
@@ -153,13 +155,13 @@ def command(
     on_divergence: Annotated[OnDivergence, typer.Option(help="When this engine's outputs alone differ.")] = OnDivergence.STOP,
     other_store: OtherStoreOption = OtherStore.REFUSE,
     on_poison: PoisonOption = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    set_: SetOption = None,
     project_name: ProjectNameOption = "",
     shards: ShardsOption = 1,
     memory: MemoryOption = "",
     page_folder: PageFolderOption = None,
     bind: BindOption = None,
-    home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.", **PATH)] = None,
+    home: HomeOption = None,
     log_format: Annotated[LogFormat, typer.Option(help="Form of the log on standard error.")] = LogFormat.HUMAN,
     log_level: Annotated[LogLevel, typer.Option(help="Least level of the lines of the log (docs/log.md).")] = LogLevel.INFO,
 ) -> None:

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from hotspare.cli.shared.places import URL
+from hotspare.cli.shared.places import BusOption, CoordinationOption
 
 
 def command(
     group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it.")],
     engine: Annotated[str, typer.Argument(help="Engine that waits: one of `hotspare run --start asked`.")],
     *,
-    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination is.", **URL)] = "",
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
+    bus: BusOption = "",
+    coordination: CoordinationOption = "",
 ) -> None:
     """Start an engine that was loaded with `hotspare run --start asked`. It restores, joins its group and catches up."""
     from hotspare.cli.shared.ordering import ordered

@@ -12,8 +12,8 @@ import typer
 
 from hotspare.base.places import absolute_path
 from hotspare.cli.shared.inbound import MISSING, CreateOption, Target
-from hotspare.cli.shared.places import PATH, URL
-from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
+from hotspare.cli.shared.places import PATH, PREFIX, URL, BusOption, CoordinationOption, PrefixOption, StoreOption
+from hotspare.cli.shared.values import ProjectNameOption, SchemaFileOption, SetOption, ShardsOption
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,11 +29,7 @@ GroupArgument = Annotated[str, typer.Argument(help="Group, as `hotspare status` 
 SnapshotArgument = Annotated[
     str, typer.Argument(help="newest, a name or its beginning, time:2026-01-31T08:00, or position:12345.", show_default=True)
 ]
-BusOption = Annotated[str, typer.Option(help="Bus of the group; tells where coordination and snapshots are.", **URL)]
-CoordinationOption = Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)]
-StoreOption = Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)]
 ProjectOption = Annotated[Path | None, typer.Option(help="Project file, where the group's own text of it cannot be had.", **PATH)]
-SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")]
 PartOption = Annotated[str, typer.Option(help="Which of the window's parts: rows are those that it put out; `show` lists them.")]
 KeyOption = Annotated[list[str] | None, typer.Option("--key", metavar="VALUE", help="Rows with this key: a value per field.")]
@@ -187,9 +183,9 @@ def import_(
     ],
     *,
     window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Source window that the rows are for.")],
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)],
-    prefix: Annotated[str, typer.Option(help="First part of all topic names.")] = "hotspare",
-    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
+    bus: BusOption,
+    prefix: PrefixOption = PREFIX,
+    project: SchemaFileOption = None,
     set_: SetOption = None,
     shards: ShardsOption = 1,
     create: CreateOption = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hotspare.cli.shared.places import URL
+from hotspare.cli.shared.places import BusOption, CoordinationOption, StoreOption
 
 if TYPE_CHECKING:
     from hotspare.cli.shared.group_report import Document, GroupSources
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def command(
     *,
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db; tells where coordination and snapshots are.", **URL)] = "",
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
+    bus: BusOption = "",
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
     group: Annotated[str, typer.Option(help="Only this group, PREFIX.PROJECT or PREFIX.PROJECT/SHARD")] = "",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Everything that is known, a block for each engine.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as one JSON document.")] = False,

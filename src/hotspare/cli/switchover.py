@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.base.retry import Retry
-from hotspare.cli.shared.places import URL
+from hotspare.cli.shared.places import BusOption, CoordinationOption
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -21,8 +21,8 @@ _POLL_S = 0.02
 def command(
     group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it; PREFIX.PROJECT: of a project in shards all.")],
     *,
-    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination is.", **URL)] = "",
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
+    bus: BusOption = "",
+    coordination: CoordinationOption = "",
     to: Annotated[str, typer.Option(help="Engine that is to become active; by default the best spare.")] = "",
     shard: Annotated[list[int] | None, typer.Option(min=0, help="Of a project in shards these alone; may be given again.")] = None,
     application: Annotated[

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.base.places import absolute_path
-from hotspare.cli.shared.places import URL
-from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
+from hotspare.cli.shared.places import PREFIX, BusOption, CoordinationOption, PrefixOption, StoreOption
+from hotspare.cli.shared.values import ProjectNameOption, SetOption, ShardsOption
 
 if TYPE_CHECKING:
     from hotspare.flow.upgrade import Upgrade
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 def command(
     project: Annotated[Path, typer.Argument(help="The changed project, YAML or ESP XML.", parser=absolute_path)],
     *,
-    bus: Annotated[str, typer.Option(help="Bus of the group.", **URL)],
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
-    prefix: Annotated[str, typer.Option(help="First part of topic names; with the project's name, the group.")] = "hotspare",
+    bus: BusOption,
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
+    prefix: PrefixOption = PREFIX,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it means.")] = False,
     empty: Annotated[bool, typer.Option("--empty", help="Windows that changed begin empty, also where topics hold all.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also where engines of other machines may be alive.")] = False,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    set_: SetOption = None,
     project_name: ProjectNameOption = "",
     shards: ShardsOption = 1,
     beside: Annotated[

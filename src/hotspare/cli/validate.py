@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.base.places import absolute_path
-from hotspare.cli.shared.places import PATH, URL
-from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
+from hotspare.cli.shared.places import PREFIX, URL, PrefixOption, StoreOption
+from hotspare.cli.shared.values import HomeOption, ProjectNameOption, SetOption, ShardsOption
 
 if TYPE_CHECKING:
     from hotspare.flow.plan import Plan
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 def command(
     project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.", parser=absolute_path)],
     *,
-    prefix: Annotated[str, typer.Option(help="First part of all topic names, for the list of topics.")] = "hotspare",
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    prefix: PrefixOption = PREFIX,
+    set_: SetOption = None,
     project_name: ProjectNameOption = "",
-    home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.", **PATH)] = None,
+    home: HomeOption = None,
     topic_retention_ms: Annotated[
         int | None, typer.Option(min=1, help="How long the inbound topics keep messages; compared with what the windows need.")
     ] = None,
     bus: Annotated[str, typer.Option(help="Ask this bus how long its topics keep messages.", **URL)] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
+    store: StoreOption = "",
     snapshot_interval_ms: Annotated[int, typer.Option(min=0, help="Time between snapshots; 0 takes none.")] = 5000,
     shards: ShardsOption = 1,
     check_code: Annotated[

@@ -37,7 +37,10 @@ DateFormatOption = Annotated[
 PlainOption = Annotated[
     bool, typer.Option("--plain", help="CSV with a title line that names the columns, without opcodes; ISO 8601 times are written.")
 ]
-ProjectNameOption = Annotated[str, typer.Option(metavar="NAME", help="Which project, where the file has several.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")]
+ProjectNameOption = Annotated[str, typer.Option(metavar="NAME", help="Which project, if the file has several.")]
+HomeOption = Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.", **PATH)]
+SchemaFileOption = Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus has it.", **PATH)]
 
 
 MemoryOption = Annotated[
