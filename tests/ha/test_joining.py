@@ -119,7 +119,7 @@ def test_engines_of_a_group_believe_append_times_alike() -> None:
     agree_on_skew(coordination, "g", 5_000)
     with pytest.raises(UsageError, match="within 5000 ms, this engine was told 8000") as refused:
         agree_on_skew(coordination, "g", 8_000)
-    assert "--skew-max-ms 5000" in refused.value.hint
+    assert "skew-max-ms: 5000" in refused.value.hint
 
 
 def test_the_origin_is_where_the_first_engine_began() -> None:

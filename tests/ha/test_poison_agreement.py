@@ -25,7 +25,7 @@ def test_all_engines_do_what_the_first_was_asked_to_do_or_do_not_join(
         if asked in (None, stands):
             assert agree_on_poison(coordination, "g", asked) is stands
         else:
-            with pytest.raises(UsageError, match=f"group g has --on-poison {stands.value}"):
+            with pytest.raises(UsageError, match=f"group g has on-poison: {stands.value}"):
                 agree_on_poison(coordination, "g", asked)
 
 

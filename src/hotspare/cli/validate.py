@@ -10,6 +10,7 @@ import typer
 
 from hotspare.base.places import absolute_path
 from hotspare.cli.shared.places import PREFIX, URL, PrefixOption, StoreOption
+from hotspare.cli.shared.run_settings import SnapshotsOption, snapshot_settings
 from hotspare.cli.shared.values import HomeOption, ProjectNameOption, SetOption, ShardsOption
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def command(
     ] = None,
     bus: Annotated[str, typer.Option(help="Ask this bus how long its topics keep messages.", **URL)] = "",
     store: StoreOption = "",
-    snapshot_interval_ms: Annotated[int, typer.Option(min=0, help="Time between snapshots; 0 takes none.")] = 5000,
+    snapshots: SnapshotsOption = None,
     shards: ShardsOption = 1,
     check_code: Annotated[
         bool, typer.Option("--check-code", help="Run recorded input several ways; the project's own code has to give the same.")
@@ -59,7 +60,7 @@ def command(
     if (refusal := refused_shards(loaded.resolved, shards)) is not None:
         raise refusal
     groups = [group_name(prefix, loaded.project.name, shard) for shard in shards_of(shards)]
-    findings = _retention(plan, prefix, topic_retention_ms, bus, store, snapshot_interval_ms, groups)
+    findings = _retention(plan, prefix, topic_retention_ms, bus, store, snapshots or (), groups)
     for warning in loaded.warnings if verbose else brief(loaded.warnings):
         typer.echo(f"warning: {warning}", err=True)
     count = len(loaded.warnings) + _told(findings)
@@ -112,7 +113,7 @@ def _retention(
     topic_retention_ms: int | None,
     bus: str,
     store: str,
-    snapshot_interval_ms: int,
+    snapshots: Sequence[str],
     groups: Sequence[str],
 ) -> tuple[Finding, ...]:
     """What is to be said of topics that forget: of a retention that was given, of that of a bus, of the newest snapshot there."""
@@ -126,18 +127,18 @@ def _retention(
 
     resolved = plan.resolved
     given = {} if topic_retention_ms is None else dict.fromkeys(resolved.sources, topic_retention_ms)
-    reach = snapshot_reach(GroupSettings(snapshot_interval_ms=snapshot_interval_ms))
+    reach = snapshot_reach(GroupSettings(**snapshot_settings(snapshots)))
     if not bus:
         return check_retention(resolved, plan.keeping, given, reach)
     with ExitStack() as stack:
         opened = existing_bus(stack, bus)
         retentions = {**topic_retentions(opened, prefix, resolved), **given}
         findings = check_retention(resolved, plan.keeping, retentions, reach)
-        snapshots = existing_snapshots(stack, store, bus, existing_coordination(stack, "", bus))
-        if not retentions or snapshots is None:
+        kept = existing_snapshots(stack, store, bus, existing_coordination(stack, "", bus))
+        if not retentions or kept is None:
             return findings
         now_us = time.time_ns() // 1000
-        ages = (check_newest_snapshot(snapshots, group, retentions, now_us) for group in groups)
+        ages = (check_newest_snapshot(kept, group, retentions, now_us) for group in groups)
         return (*findings, *(finding for each in ages for finding in each))
 
 

@@ -247,7 +247,7 @@ def runner_input(shared: Shared, pace: ReadPace, shard: Shard | None = None) -> 
     topics = _topics(shared, shard or Shard(0, options.shards))
     if options.kafka_reader is KafkaReaderKind.SOURCE and any(topic.kind is Inbound.OUTPUTS for topic in topics.inbound):
         what = "Spark's own Kafka source does not read streams of other projects"
-        raise UsageError(what, hint="leave --kafka-reader out")
+        raise UsageError(what, hint="leave kafka-reader out of the settings file")
     only = None if shard is None or shard.is_whole else shard.number
     return RunnerInput(
         bus_url=options.bus_url,

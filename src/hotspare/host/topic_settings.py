@@ -24,7 +24,8 @@ def check_settings(bus: Bus, inbound: Sequence[str], outbound: Sequence[str], cr
             raise UsageError(
                 f"inbound topic {deviation.topic} cannot be used: its {deviation.setting} is {deviation.value}",
                 detail=deviation.consequence,
-                hint=f"set it to {deviation.wanted} (kafka-configs.sh --alter), or start with --create-time accept; or, under "
+                hint=f"set it to {deviation.wanted} (kafka-configs.sh --alter), or write `create-time: accept` in "
+                "the engines' settings file; or, under "
                 "another --prefix, bring it in by `hotspare publish --topic` or a kafka connector that names it",
             )
         log.event(LogEvent.TOPIC_WARNING, str(deviation), topic=deviation.topic, setting=deviation.setting)

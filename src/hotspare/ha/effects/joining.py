@@ -349,7 +349,7 @@ def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> N
     if stands != str(skew_max_ms):
         raise UsageError(
             f"group {group} believes append times within {stands} ms, this engine was told {skew_max_ms}",
-            hint=f"start it with --skew-max-ms {stands}, or forget the group's state with: hotspare reset",
+            hint=f"write `skew-max-ms: {stands}` in its settings file, or forget the group's state with: hotspare reset",
         )
 
 

@@ -18,10 +18,10 @@ def agree_on_poison(coordination: Coordination, group: str, asked: OnPoison | No
     stands = coordination.set_fact_once(group, _FACT, first.value.encode()).decode("utf-8", "replace")
     if asked is not None and stands != asked.value:
         raise UsageError(
-            f"group {group} has --on-poison {stands}, this engine has {asked.value}",
-            hint="leave the option away, or stop all engines and forget the group's state with: hotspare reset",
+            f"group {group} has on-poison: {stands}, this engine has {asked.value}",
+            hint="leave it out of the settings file, or stop all engines and forget the group's state with: hotspare reset",
         )
     try:
         return OnPoison(stands)
     except ValueError:
-        raise UsageError(f"group {group} has --on-poison {stands}, which this hotspare does not know") from None
+        raise UsageError(f"group {group} has on-poison: {stands}, which this hotspare does not know") from None
