@@ -12,7 +12,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from hotspare.cli.main import COMMANDS, app
-from hotspare.cli.shared import group_report
+from hotspare.operate import report
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 _WIDTH = 110
@@ -88,7 +88,7 @@ def page() -> str:
         parts.append(f"\n## hotspare {name}\n\n```text\n{help_text}\n```\n")
         if name == "run":
             parts.append(_SETTINGS.format(rows=_rows_of_settings(application)))
-    parts.append(_STATUS.format(text=inspect.getdoc(group_report)))
+    parts.append(_STATUS.format(text=inspect.getdoc(report)))
     return "".join(parts)
 
 

@@ -15,13 +15,14 @@ from hotspare.bus.contract import Commit, Outgoing, Partition, Progress
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.naming import group_name
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.cli.shared.group_report import GroupSources, report
-from hotspare.cli.status import hosted_shards, known_groups, shard_lines
+from hotspare.cli.status import hosted_shards, shard_lines
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.formats import arrow_block
 from hotspare.model.types import FieldType
+from hotspare.operate.groups import GroupSources, known_groups
+from hotspare.operate.report import report
 from hotspare.rows.routing import Routing
 from tests.adapters import outputs
 from tests.cli.running import hotspare_here

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from hotspare.base.shard import shards_of
 from hotspare.bus.naming import group_name
 from hotspare.bus.open import open_bus
-from hotspare.cli.switchover import moves_to_spread
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.host.starting import STARTING
+from hotspare.operate.switchover import moves_to_spread
 from hotspare.testing.cluster import command, wait_until
 from tests.cli.running import TIMEOUT_S, hotspare_here
 from tests.cli.test_status import GROUP, member

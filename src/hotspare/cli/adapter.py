@@ -12,11 +12,12 @@ import typer
 from hotspare.base.choices import CsvForm, MissingTopic
 from hotspare.base.places import absolute_path, absolute_place
 from hotspare.cli import publish, subscribe
-from hotspare.cli.shared.inbound import MISSING, CreateOption, Target
+from hotspare.cli.shared.inbound import MISSING, CreateOption, known_target
 from hotspare.cli.shared.places import BusOption, CoordinationOption
 from hotspare.cli.shared.stream import Stream
 from hotspare.cli.shared.turns import GroupOption, LeaseOption, Transport, TurnOptions, transport
-from hotspare.cli.shared.values import SchemaFileOption, ShardsOption, prefix_of, refuse_idle
+from hotspare.cli.shared.values import SchemaFileOption, ShardsOption, prefix_of, refuse_idle, window_path
+from hotspare.operate.inbound import Target
 
 if TYPE_CHECKING:
     from hotspare.adapters.esp.adapter_line import AdapterLine
@@ -61,11 +62,11 @@ def _publish(line: AdapterLine, chosen: Transport, project: Path | None, shards:
     from hotspare.bus.open import open_bus
     from hotspare.cli.shared.project_file import source_rows
 
-    prefix = prefix_of(line.url, "")
-    with contextlib.closing(open_bus(chosen.bus_url)) as bus:
-        known = source_rows(bus, prefix, project, None, line.url)
-        where = (chosen.bus_url, prefix, line.url, chosen.partition or None)
-        target = Target(*where, shards=shards, partition_by=known.partition_by, missing=missing)
+    place = (chosen.bus_url, prefix_of(line.url, ""), window_path(line.url), chosen.partition or None)
+    where = Target(*place, shards=shards, missing=missing, coordination_url=chosen.turns.coordination_url)
+    with contextlib.closing(open_bus(where.bus_url)) as bus:
+        known = source_rows(bus, where.prefix, project, None, line.url)
+        target = known_target(bus, where, known)
         options = publish_options(line.connector, known.schema, rows=known.defaults)
         publish.publish_rows(bus, target, line.file, options, chosen.turns)
 

@@ -39,7 +39,6 @@ def command(
 
     Whichever engine starts next begins there, and catches up. Engines that run are not disturbed.
     """
-    from hotspare.cli.shared.existing import existing_bus, existing_store
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.coordination.open import default_coordination_url, open_coordination
     from hotspare.flow.plan import compile_plan
@@ -47,6 +46,7 @@ def command(
     from hotspare.ha.effects.restoring import Destination, Source, find, take_over
     from hotspare.ha.effects.upgrading import OwnPlace
     from hotspare.host.restoring import destinations, store_url
+    from hotspare.operate.groups import existing_bus, existing_store
     from hotspare.stores.open import default_store_url, open_store
     from hotspare.stores.placed import PlacedStore
 

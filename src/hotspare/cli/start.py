@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -17,8 +18,10 @@ def command(
     coordination: CoordinationOption = "",
 ) -> None:
     """Start an engine that was loaded with `hotspare run --start asked`. It restores, joins its group and catches up."""
-    from hotspare.cli.shared.ordering import ordered
     from hotspare.host.orders import EngineOrder
+    from hotspare.operate.groups import group_coordination
+    from hotspare.operate.orders import order
 
-    (member,) = ordered(group, engine, EngineOrder.START, bus, coordination)
+    with ExitStack() as stack:
+        (member,) = order(group_coordination(stack, bus, coordination), group, engine, EngineOrder.START)
     typer.echo(f"engine {engine}, process {member.process_id} on {member.host}, is told to start")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -20,8 +21,11 @@ def command(
 
     Of a whole group the active engine is asked last.
     """
-    from hotspare.cli.shared.ordering import ordered
     from hotspare.host.orders import EngineOrder
+    from hotspare.operate.groups import group_coordination
+    from hotspare.operate.orders import order
 
-    for member in ordered(group, engine, EngineOrder.STOP, bus, coordination):
+    with ExitStack() as stack:
+        told = order(group_coordination(stack, bus, coordination), group, engine, EngineOrder.STOP)
+    for member in told:
         typer.echo(f"engine {member.engine}, process {member.process_id} on {member.host}, is asked to stop")

@@ -162,8 +162,8 @@ def subscribe_rows(
     from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
     from hotspare.adapters.sockets.line_socket import parse_address
     from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
-    from hotspare.cli.shared.existing import existing_bus
     from hotspare.cli.shared.project_file import Side, row_prefix, window_schema
+    from hotspare.operate.groups import existing_bus
 
     prefix = checked_prefix(stream.prefix)
     with contextlib.ExitStack() as stack:

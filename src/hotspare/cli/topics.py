@@ -32,7 +32,7 @@ def command(
     """List the topics of a bus: owners, offsets, when the newest message came, and which settings are unlike hotspare's wishes."""
     from contextlib import ExitStack
 
-    from hotspare.cli.shared.existing import existing_bus
+    from hotspare.operate.groups import existing_bus
 
     tell = _tell_as_json if as_json else _tell_as_table
     with ExitStack() as stack:

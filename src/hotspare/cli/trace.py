@@ -30,10 +30,9 @@ def command(
     memory of an engine. Engines are not asked, and do not notice.
     """
     from hotspare.adapters.files.subscriber import Until
-    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_snapshots
     from hotspare.cli.shared.interrupt import stop_on_signal
-    from hotspare.cli.status import known_group
-    from hotspare.host.watching import WatchedGroup, Watcher
+    from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots, known_group
+    from hotspare.operate.watching import WatchedGroup, Watcher
 
     with ExitStack() as stack:
         opened = existing_bus(stack, bus)

@@ -120,10 +120,10 @@ def _retention(
     import time
     from contextlib import ExitStack
 
-    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_snapshots
     from hotspare.ha.rules.settings import GroupSettings
     from hotspare.host.retention import check_newest_snapshot, snapshot_reach, topic_retentions
     from hotspare.model.retention_needs import check_retention
+    from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots
 
     resolved = plan.resolved
     given = {} if topic_retention_ms is None else dict.fromkeys(resolved.sources, topic_retention_ms)

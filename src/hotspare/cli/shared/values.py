@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +15,7 @@ from hotspare.base.places import absolute_place
 from hotspare.bus.limits import PARTITIONS_MAX
 from hotspare.bus.naming import checked_name
 from hotspare.cli.shared.places import PATH
+from hotspare.operate.inbound import WindowPath
 
 if TYPE_CHECKING:
     from hotspare.adapters.time_texts import StampUnit
@@ -85,15 +85,6 @@ PATHS_OF_SPARK = (
 )
 """Settings that hold paths or URLs, separated by commas. Spark's JVM runs in another folder."""
 MEMORY_MIN = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class WindowPath:
-    """`project/query/window`."""
-
-    project: str
-    query: str
-    window: str
 
 
 def _pair(text: str, option: str, form: str) -> tuple[str, str]:
