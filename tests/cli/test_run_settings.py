@@ -83,7 +83,7 @@ def ask(tmp_path: Path) -> Callable[..., Asked]:
 
 def test_the_file_gives_what_the_command_line_does_not(ask: Callable[..., Asked], tmp_path: Path) -> None:
     text = """
-lease-ms: 2000
+lease-ms: 3000
 on-poison: stop
 runner: local
 memory: 1GiB
@@ -93,8 +93,8 @@ set: {limit: "7", word: a=b}
 bind: {q/w/in: {fsname: in.csv, sep: ":"}}
 conf: {spark.jars: a.jar, spark.app.name: shop}
 """
-    given = ask(text, "--lease-ms", "1500", "--set", "limit=8").given
-    assert (given["lease_ms"], given["set_"]) == (1500, ["limit=8"]), "the command line wins"
+    given = ask(text, "--lease-ms", "2500", "--set", "limit=8").given
+    assert (given["lease_ms"], given["set_"]) == (2500, ["limit=8"]), "the command line wins"
     assert (given["on_poison"], given["runner"], given["memory"]) == (OnPoison.STOP, RunnerKind.LOCAL, "1GiB")
     assert (given["snapshots"], given["page_folder"]) == (["10 seconds", "full"], tmp_path / "pages")
     assert bindings(given["bind"]) == {"q/w/in": {"fsname": "in.csv", "sep": ":"}}

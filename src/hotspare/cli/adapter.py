@@ -12,7 +12,7 @@ import typer
 from hotspare.base.choices import CsvForm, MissingTopic
 from hotspare.base.places import absolute_path, absolute_place
 from hotspare.cli import publish, subscribe
-from hotspare.cli.shared.inbound import MISSING, CreateOption, known_target
+from hotspare.cli.shared.inbound import MISSING, CreateOption, known_rows
 from hotspare.cli.shared.places import BusOption, CoordinationOption
 from hotspare.cli.shared.stream import Stream
 from hotspare.cli.shared.turns import GroupOption, LeaseOption, Transport, TurnOptions, transport
@@ -60,13 +60,11 @@ def command(
 def _publish(line: AdapterLine, chosen: Transport, project: Path | None, shards: int, missing: MissingTopic) -> None:
     from hotspare.adapters.esp.connector_options import publish_options
     from hotspare.bus.open import open_bus
-    from hotspare.cli.shared.project_file import source_rows
 
     place = (chosen.bus_url, prefix_of(line.url, ""), window_path(line.url), chosen.partition or None)
     where = Target(*place, shards=shards, missing=missing, coordination_url=chosen.turns.coordination_url)
     with contextlib.closing(open_bus(where.bus_url)) as bus:
-        known = source_rows(bus, where.prefix, project, None, line.url)
-        target = known_target(bus, where, known)
+        target, known = known_rows(bus, where, project, None)
         options = publish_options(line.connector, known.schema, rows=known.defaults)
         publish.publish_rows(bus, target, line.file, options, chosen.turns)
 

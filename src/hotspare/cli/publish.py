@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotspare.base.choices import MissingTopic
 from hotspare.base.places import absolute_place, file_at
 from hotspare.bus.open import open_bus
-from hotspare.cli.shared.inbound import MISSING, CreateOption, known_target, say_notice, say_published
+from hotspare.cli.shared.inbound import MISSING, CreateOption, known_rows, say_notice, say_published
 from hotspare.cli.shared.places import PATH, PATH_OR_URL, PREFIX, BusOption, CoordinationOption, PrefixOption
 from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
 from hotspare.cli.shared.turns import (
     GroupOption,
     LeaseOption,
     Lines,
+    Transport,
     TransportConfigOption,
     TurnOptions,
     file_format,
@@ -135,21 +137,11 @@ def command(
 ) -> None:
     """Publish a file, or a topic of others. Start the same command again after a crash: it goes on with the next row."""
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
-    from hotspare.cli.shared.project_file import source_rows
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
-    where = Target(
-        chosen.bus_url,
-        prefix_of(window, prefix),
-        window_path(window),
-        chosen.partition or None if partition is None else partition,
-        shards,
-        missing=MISSING[create],
-        coordination_url=chosen.turns.coordination_url,
-    )
+    where = _target(chosen, window, prefix, partition, shards, MISSING[create])
     with contextlib.closing(open_bus(where.bus_url)) as opened:
-        known = source_rows(opened, where.prefix, project, set_, window)
-        target = known_target(opened, where, known)
+        target, known = known_rows(opened, where, project, set_)
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
             flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
@@ -164,6 +156,13 @@ def command(
         others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, format_, schemas, value, skip_lost)
         options = _options(form, "growing" if growing else "fixed", rate, (header, maxevents, repeatcount, blocksize), source)
         (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
+
+
+def _target(chosen: Transport, window: str, prefix: str, partition: int | None, shards: int, missing: MissingTopic) -> Target:
+    """Returns where the rows go by the options, and, where these say nothing, by the transport's configuration."""
+    number = chosen.partition or None if partition is None else partition
+    place = (chosen.bus_url, prefix_of(window, prefix), window_path(window), number, shards)
+    return Target(*place, missing=missing, coordination_url=chosen.turns.coordination_url)
 
 
 def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, int, int], source_name: str) -> PublishOptions:

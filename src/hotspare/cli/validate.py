@@ -121,7 +121,7 @@ def _retention(
     from contextlib import ExitStack
 
     from hotspare.ha.rules.settings import GroupSettings
-    from hotspare.host.retention import check_newest_snapshot, snapshot_reach, topic_retentions
+    from hotspare.host.topic_checks import check_newest_snapshot, snapshot_reach, topic_retentions
     from hotspare.model.retention_needs import check_retention
     from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots
 

@@ -41,8 +41,7 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules.roles import ENDS, Role
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.host.alive import is_alive
-from hotspare.host.background import Background
-from hotspare.host.beside import Beside
+from hotspare.host.background import Background, Beside
 from hotspare.host.careful_core import CarefulCores, Recovery
 from hotspare.host.catching_up import CatchUp
 from hotspare.host.clock import monotonic_ms, pause

@@ -73,7 +73,7 @@ def write_events(file: Path, table: pa.Table) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class FileRows:
+class ParquetRows:
     """The rows of a file, in the columns of a schema."""
 
     file: Path
@@ -81,7 +81,7 @@ class FileRows:
     table: pa.Table
 
 
-def rows_in(file: Path, schema: Schema) -> FileRows:
+def rows_in(file: Path, schema: Schema) -> ParquetRows:
     """Returns the rows of a Parquet file. UsageError if it cannot be read, or lacks a field of the schema."""
     if file.suffix != PARQUET:
         raise UsageError(f"{file} is no Parquet file", hint="a CSV file of events takes `hotspare publish`")
@@ -93,13 +93,13 @@ def rows_in(file: Path, schema: Schema) -> FileRows:
     if missing := [name for name in schema.names if name not in table.column_names]:
         raise UsageError(f"{file} lacks the field {missing[0]}", hint=f"its columns are {', '.join(table.column_names)}")
     try:
-        return FileRows(file, schema, table.select(list(schema.names)).cast(table_schema(schema)))
+        return ParquetRows(file, schema, table.select(list(schema.names)).cast(table_schema(schema)))
     except pa.ArrowException as error:
         raise UsageError(f"{file} has other types than {schema}", detail=str(error)) from error
 
 
 def bring_rows(
-    bus: Bus, place: InboundPlace, rows: FileRows, stop: threading.Event, troubled: Callable[[BusError], None]
+    bus: Bus, place: InboundPlace, rows: ParquetRows, stop: threading.Event, troubled: Callable[[BusError], None]
 ) -> PublishProgress:
     """Publishes each row as an upsert: what is brought in is input, so all engines make the same of it. Begun again, it goes on
     where it was: a file's rows come once. A file with other rows is another one, whatever its name. FileUnwritable."""

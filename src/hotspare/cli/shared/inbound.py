@@ -11,6 +11,7 @@ from hotspare.base.choices import MissingTopic
 from hotspare.operate.inbound import refuse_missing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from hotspare.adapters.files.publisher import PublishProgress
@@ -34,6 +35,15 @@ def known_target(bus: Bus, target: Target, known: SourceRows) -> Target:
     if known.schema is None:
         refuse_missing(bus, target)
     return replace(target, partition_by=known.partition_by)
+
+
+def known_rows(bus: Bus, target: Target, project: Path | None, texts: Sequence[str] | None) -> tuple[Target, SourceRows]:
+    """Returns `known_target`, and what the project file, else the bus, knows of its rows. UsageError also if it has no such source
+    window."""
+    from hotspare.cli.shared.project_file import source_rows
+
+    known = source_rows(bus, target.prefix, project, texts, str(target.window))
+    return known_target(bus, target, known), known
 
 
 def say_notice(sentence: str) -> None:

@@ -27,12 +27,11 @@ from hotspare.host.clock import monotonic_ms
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned import placing, watch
 from hotspare.host.partitioned.above import ProcessAbove
-from hotspare.host.partitioned.assignment import assigned_shards, tasks_for
 from hotspare.host.partitioned.attempt import Answer, new_run
-from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, new_secret
+from hotspare.host.partitioned.link import Channel, LinkBrokenError, LinkServer, Message, new_secret
+from hotspare.host.partitioned.placing import assigned_shards, tasks_for
 from hotspare.host.partitioned.project_files import ProjectFiles
 from hotspare.host.partitioned.role_sharing import RoleSharing
-from hotspare.host.partitioned.server import LinkServer
 from hotspare.host.partitioned.task import TaskEnd, TaskSpec, run_task
 from hotspare.host.process import EXIT_FAILED, EXIT_OK, EXIT_RUNNER_DIED
 from hotspare.host.project import checked_project
