@@ -122,10 +122,15 @@ def test_status_begins_with_who_is_active_for_which_shards() -> None:
         assert service.campaign(group, 0, described, 1_000_000) == 1
     for number in range(2):
         service.set_fact_once(f"hotspare.idle/{number}", "project", b"p")
-    assert shard_lines(report(GroupSources(service))) == [
+    document = report(GroupSources(service))
+    lines = shard_lines(document, 80)
+    assert lines == [
         "project hotspare.idle in 2 shards: nobody active for 0, 1",
         "project hotspare.shop in 3 shards: e0 active for 1; e1 active for 0, 2",
     ]
+    narrow = shard_lines(document, 40)
+    assert max(map(len, narrow)) <= 40
+    assert " ".join(line.strip() for line in narrow) == " ".join(lines)
 
 
 def test_status_shows_where_spark_hosts_each_shard_the_slowest_first() -> None:

@@ -31,7 +31,7 @@ def command(
     import time
 
     from hotspare.cli.looking.details import details
-    from hotspare.cli.looking.screen import has_active, screen, wrapped
+    from hotspare.cli.looking.screen import has_active, screen
     from hotspare.cli.shared.display import print_table
     from hotspare.operate.groups import known_groups, open_sources
     from hotspare.operate.report import report
@@ -45,8 +45,8 @@ def command(
         typer.echo("no group was ever started here")
     else:
         columns = shutil.get_terminal_size().columns
-        for line in shard_lines(document):
-            typer.echo("\n".join(wrapped(line, columns)))
+        for line in shard_lines(document, columns):
+            typer.echo(line)
         lines = screen(document, time.time_ns() // 1000, columns)
         if verbose:
             if hosted := hosted_shards(document):
@@ -58,20 +58,22 @@ def command(
         raise typer.Exit(1)
 
 
-def shard_lines(document: Document) -> list[str]:
-    """Of each project that is divided, who is active for which of its shards."""
+def shard_lines(document: Document, columns: int) -> list[str]:
+    """Returns for each project that is divided which engine is active for which of its shards, wrapped at the screen's width."""
     from hotspare.bus.naming import own_partition, whole_group
+    from hotspare.cli.looking.screen import wrapped
 
     active: dict[str, dict[str, list[int]]] = {}
     for group in document["groups"]:
         name = group["group"]
         if whole_group(name) != name:
             active.setdefault(whole_group(name), {}).setdefault(group["active"] or "nobody", []).append(own_partition(name))
-    return [
+    lines = (
         f"project {whole} in {sum(map(len, by_engine.values()))} shards: "
         + "; ".join(f"{engine} active for {', '.join(map(str, sorted(numbers)))}" for engine, numbers in sorted(by_engine.items()))
         for whole, by_engine in active.items()
-    ]
+    )
+    return [part for line in lines for part in wrapped(line, columns)]
 
 
 HOSTED_COLUMNS = ("project", "shard", "application", "task", "executor", "role", "position", "lag")

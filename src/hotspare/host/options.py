@@ -40,7 +40,8 @@ class EngineOptions:
     the furthest snapshot that may be restored: this one, or one of the group's own.
 
     `address`, `HOST` or `HOST:PORT`, is where the group's other engines reach this one; "" leaves it to
-    `host.process.peer_addresses`. `listen` is what it listens on, by default the same; they differ behind a translation of addresses.
+    `host.process.peer_addresses`. `listen` is what it listens on, by default the same; they differ behind a translation of
+    addresses.
     """
 
     project: Path
