@@ -124,8 +124,11 @@ def _value(name: str, node: Node, folder: Path, found: Mistakes) -> str | list[s
     from hotspare.model.frontends.yaml.tree import Items, Text
 
     if name in _PAIRS:
-        pairs = _pairs(name, node, found)
-        return [f"{each}={_placed(each, value, folder)}" for each, value in pairs.items()]
+        try:
+            return [f"{each}={_placed(each, value, folder)}" for each, value in _pairs(name, node, found).items()]
+        except UsageError as error:
+            found.add(node.place, f"{name}: {error.message}", error.hint)
+            return None
     if name == "bind":
         return list(_bindings(node, found))
     if name == "snapshots" and isinstance(node, Items) and all(isinstance(each, Text) for each in node.items):
