@@ -51,7 +51,7 @@ def command(
     from hotspare.flow.plan import compile_plan
     from hotspare.flow.upgrade import Past
     from hotspare.operate.groups import Others, existing_bus, existing_coordination, refuse_if_alive
-    from hotspare.operate.upgrade_steps import UpgradeStep, UpgradeWay, taken, told
+    from hotspare.operate.upgrade_steps import UpgradeStep, UpgradeWay, described, performed
     from hotspare.operate.upgrading import Places, Wish, planned, upgrade
     from hotspare.stores.open import default_store_url, open_store
 
@@ -69,8 +69,8 @@ def command(
         _show(found)
         step = UpgradeStep(places, checked_prefix(prefix), shards, timeout_s)
         if dry_run or way is not UpgradeWay.STOPPED:
-            states = (f"{each.group}: {told(step, each)}" for each in found)
-            for line in states if dry_run else taken(way, step, found):
+            states = (f"{each.group}: {described(step, each)}" for each in found)
+            for line in states if dry_run else performed(way, step, found):
                 typer.echo(line)
             return
         for each in (each for each in found if not each.is_done):

@@ -59,7 +59,7 @@ class Settling:
     known: Agreement | None = None
 
 
-def told(step: UpgradeStep, planned: Planned) -> str:
+def described(step: UpgradeStep, planned: Planned) -> str:
     """Which projects a group runs, and which engines run them."""
     known = known_projects(step.places.coordination, planned.group)
     leader = step.places.coordination.leader(planned.group)
@@ -112,7 +112,7 @@ def finish(step: UpgradeStep, planned: Planned) -> Settling:
     return Settling("the changed project is the only one; engines of the one before end by themselves", known)
 
 
-_TAKEN: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], str]] = {UpgradeWay.BESIDE: beside, UpgradeWay.LEAD: to_the_front}
+_STEPS: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], str]] = {UpgradeWay.BESIDE: beside, UpgradeWay.LEAD: to_the_front}
 """What a step does with one group; it says what came of it."""
 _SETTLING: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], Settling]] = {
     UpgradeWay.BACK: back,
@@ -120,11 +120,11 @@ _SETTLING: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], Settling]] = {
 }
 
 
-def taken(way: UpgradeWay, step: UpgradeStep, found: Sequence[Planned]) -> Iterator[str]:
+def performed(way: UpgradeWay, step: UpgradeStep, found: Sequence[Planned]) -> Iterator[str]:
     """A step for all groups, and what came of it in each. What cannot be taken back is done once it can be in all of them: else the
     shards of one project would run different ones."""
-    if way in _TAKEN:
-        yield from (f"{each.group}: {_TAKEN[way](step, each)}" for each in found)
+    if way in _STEPS:
+        yield from (f"{each.group}: {_STEPS[way](step, each)}" for each in found)
         return
     came = [(each.group, _SETTLING[way](step, each)) for each in found]
     for group, settling in came:

@@ -23,11 +23,6 @@ NO_SNAPSHOT = "no snapshot is here; --store URL says where else they are kept"
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
-def wrapped(text: str, columns: int, indent: int = 2) -> list[str]:
-    """Returns the lines of a text; one that is longer than the screen goes on in the next, indented."""
-    return textwrap.wrap(text, columns, subsequent_indent=" " * indent, break_on_hyphens=False)
-
-
 def screen(document: Document, now_us: int, columns: int) -> Iterator[str]:
     """Yields the lines for all groups of a report, but for shards without trouble. A text that is longer than the screen goes on in
     the next line, indented."""
@@ -162,3 +157,8 @@ def _ago(time_us: int, now_us: int) -> int:
 def _span(seconds: int) -> str:
     """Returns a span in one unit: `4 min`."""
     return next((f"{seconds // size} {unit}" for size, unit in _UNITS if seconds >= size), f"{seconds} s")
+
+
+def wrapped(text: str, columns: int, indent: int = 2) -> list[str]:
+    """Returns the lines of a text; one that is longer than the screen goes on in the next, indented."""
+    return textwrap.wrap(text, columns, subsequent_indent=" " * indent, break_on_hyphens=False)
