@@ -4,7 +4,7 @@ A group of engines on three Kafka brokers and a ZooKeeper, or on the embedded bu
 that costs; then without input, then with an even rate of events. Shares of one core per engine; the servers and the load are not
 counted. Memory is what would be free without them: pages that processes share count in part (PSS).
 
-    python -m benchmarks.idle_cost [--bus kafka] [--engines 2] [--rates 0 500] [--engine-options="--kafka-reader span"]
+    python -m benchmarks.idle_cost [--bus kafka] [--engines 2] [--rates 0 500] [--engine-options="--head workers"]
     python -m benchmarks.idle_cost --engine-options="--runner local"
 """
 

@@ -27,6 +27,7 @@ from benchmarks._site import opened
 from hotspare.base.choices import KafkaReaderKind
 from hotspare.demo.faults import Fault, quantile
 from hotspare.demo.scenario import Demo, DemoOptions, DemoReport, EndOfInput
+from hotspare.testing.cluster import settings_options
 
 _PARTS = ("detection_ms", "election_ms", "fencing_ms", "reading_ms", "first_output_ms")
 _SECONDS_PER_FAULT_MAX = 120.0
@@ -106,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             faults=tuple(faults),
             spares=options.spares,
             pause_s=lambda number: rng.uniform(shortest_s, longest_s),
-            engine_options=("--log-format", "json", "--kafka-reader", options.kafka_reader),
+            engine_options=("--log-format", "json", *settings_options(folder, {"kafka-reader": options.kafka_reader})),
             end=EndOfInput.AFTER_FAULTS,
         )
         run = Demo(demo, lambda sentence: print(sentence, flush=True))

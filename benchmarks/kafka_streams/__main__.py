@@ -74,7 +74,7 @@ from hotspare.coordination.contract import Leader
 from hotspare.demo.faults import quantile
 from hotspare.demo.servers import kafka_and_zookeeper
 from hotspare.demo.site import Site
-from hotspare.testing.cluster import Cluster, wait_until
+from hotspare.testing.cluster import Cluster, settings_options, wait_until
 from hotspare.testing.kafka_server import BrokerTuning, Compilers
 
 PARTS = ("catch-up", "gap")
@@ -82,7 +82,7 @@ OURS, PEER, IN_BLOCKS, ALONE = "hotspare", "Streams", "blocks", "alone"
 ONCE = (IN_BLOCKS, ALONE)
 APPLICATIONS = ("a", "b")
 BLOCK_EVENTS = 1_000
-ON_EXECUTORS = ("--runner", "partitioned", "--master", "local-cluster[1,1,1024]", "--rebalance-after-ms", "1000")
+ON_EXECUTORS = ("--runner", "partitioned", "--master", "local-cluster[1,1,1024]")
 THROUGHPUT_GOAL, GAP_GOAL = 1.5, 0.1
 PROJECT = f"""
 project: {NAME}
@@ -243,7 +243,7 @@ def catch_up(site: Site, folder: Path, options: argparse.Namespace) -> float:
         for arm, (measure, text, loads) in arms.items():
             if arm not in ONCE or not turn:
                 project = Divided(site, folder, f"{arm.lower()}{turn}", options.shards, text)
-                found[arm].append(made := measure(project, loads, runner(options)))
+                found[arm].append(made := measure(project, loads, runner(options, project.folder)))
                 print(f"{arm:9}{made.events_per_s / 1e3:8.0f} k events/s   cpu {made.cpu_s:6.2f} s per million events", flush=True)
     medians = {arm: statistics.median(each.events_per_s for each in rates) for arm, rates in found.items()}
     ratio = medians[OURS] / medians[PEER]
@@ -286,7 +286,7 @@ def watched(project: Divided, options: argparse.Namespace) -> Iterator[Watch]:
 
 def our_gaps(project: Divided, options: argparse.Namespace, rng: random.Random) -> Gaps:
     found: list[Gap] = []
-    with project.cluster(*runner(options)) as cluster:
+    with project.cluster(*runner(options, project.folder)) as cluster:
         start(cluster, project)
         with watched(project, options) as watch:
             for _ in range(options.kills):
@@ -340,8 +340,10 @@ def gap(site: Site, folder: Path, options: argparse.Namespace) -> float:
 # --- the command ---------------------------------------------------------------------------------------------------------------
 
 
-def runner(options: argparse.Namespace) -> tuple[str, ...]:
-    return ("--runner", "local") if options.runner == "local" else ON_EXECUTORS
+def runner(options: argparse.Namespace, folder: Path) -> tuple[str, ...]:
+    if options.runner == "local":
+        return "--runner", "local"
+    return *ON_EXECUTORS, *settings_options(folder, {"rebalance-after-ms": 1_000})
 
 
 def last_line(throughput: float | None, gap_ratio: float | None) -> str:

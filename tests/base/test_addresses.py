@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hotspare.base.addresses import LOOPBACK, PORT_MAX, HostPort, address_towards, checked_host_port, parse_host_port
 from hotspare.base.errors import UsageError
-from hotspare.host.address import peer_addresses
 from hotspare.host.options import EngineOptions
+from hotspare.host.process import peer_addresses
 
 ELSEWHERE = "198.51.100.7"
 """For documentation; nothing is sent there."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from enum import Enum
 from pathlib import Path
 
+import typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from hotspare.cli.main import COMMANDS, app
-from hotspare.cli.shared import group_report
+from hotspare.operate import report
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 _WIDTH = 110
@@ -21,6 +24,51 @@ Written by `make docs` from the commands' help; change the text there.
 Every command ends with exit status 0 when it did what was asked, 2 for a command line, setting or project that cannot be used, and
 1 when something else went wrong. Errors go to standard error as a code, a sentence, details and a hint; `HOTSPARE_DEBUG=1` adds
 where in the code. Progress is shown on standard error if that is a terminal. Ctrl-C asks for a clean end, a second one forces it.
+"""
+
+_SETTINGS = """
+### Settings file
+
+`hotspare run PROJECT --bus URL --settings FILE` takes options from a YAML file, by the names that they have on the command
+line. This file has every option that is given in it alone, and some of the others:
+
+```yaml
+# The same for every engine of the group.
+skew-max-ms: 5000
+on-poison: bad-event
+bus-retention-ms: 86400000
+create-time: refuse
+held-bytes-max: 268435456
+messages-max: 20000
+kafka-reader: span
+pipeline-stall-ms: 300000
+on-divergence: stop
+task-lease-ms: 10000
+rebalance-after-ms: 60000
+
+# Also options of the command line, where one wins over this file.
+lease-ms: 1000
+snapshots: [10 seconds, incremental]
+memory: 4GiB
+page-folder: pages
+set:
+  limit: 7
+bind:
+  orders/trades/in: {{fsname: trades.csv}}
+conf:
+  spark.executor.memory: 4g
+```
+
+- An option that may be repeated is a list; `set`, `bind` and `conf` are mappings. On the command line it replaces the whole list or
+  mapping.
+- A relative path begins at the file's folder.
+- `bus`, `coordination`, `store` and `restore`, which may hold passwords, are given on the command line.
+- The engine does not start if the file has a mistake. All mistakes are reported, each with file and line:
+  `settings.yaml:3:1: setting 'laese-ms' does not exist`, `hint: did you mean 'lease-ms'?`.
+
+| in the file alone | | default |
+|---|---|---|
+{rows}
 """
 
 _STATUS = """
@@ -38,8 +86,22 @@ def page() -> str:
         done = CliRunner().invoke(application, [*name.split(), "--help"], prog_name="hotspare", terminal_width=_WIDTH, color=False)
         help_text = "\n".join(line.rstrip() for line in done.output.strip().splitlines())
         parts.append(f"\n## hotspare {name}\n\n```text\n{help_text}\n```\n")
-    parts.append(_STATUS.format(text=inspect.getdoc(group_report)))
+        if name == "run":
+            parts.append(_SETTINGS.format(rows=_rows_of_settings(application)))
+    parts.append(_STATUS.format(text=inspect.getdoc(report)))
     return "".join(parts)
+
+
+def _rows_of_settings(application: typer.Typer) -> str:
+    """A row for each option of `run` that a settings file alone may give."""
+    hidden = [param for param in get_command(application).commands["run"].params if getattr(param, "hidden", False)]
+    rows = {param.opts[0].removeprefix("--"): (param.help, param.default) for param in hidden}
+    return "\n".join(f"| `{name}` | {help_} | {_shown(default)} |" for name, (help_, default) in sorted(rows.items()))
+
+
+def _shown(default: object) -> str:
+    value = default.value if isinstance(default, Enum) else default
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _with_its_own(command: str) -> list[str]:

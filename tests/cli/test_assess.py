@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.host.assessing import Verdict, assess_file
+from hotspare.operate.assessing import Verdict, assess_file
 from tests.cli.running import hotspare_here
 from tests.examples import examples
 from tests.projects.test_esp_xml import CONFORMANCE, needs_conformance

@@ -73,7 +73,7 @@ def test_a_transport_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_file_of_an_option_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = hotspare_here("adapter", "-C", "type=pub,url=dfESP://h:1/p/q/w,fsname=in.csv", "--bus", "sqlite:///bus.db")
+    done = hotspare_here("adapter", "-C", "type=pub,url=dfESP://h:1/p/q/w,fsname=in.csv", "--bus", "sqlite:///bus.db", "--create")
     assert done.returncode == 2
     assert f"{tmp_path}/in.csv" in done.stderr
 

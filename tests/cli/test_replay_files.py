@@ -121,8 +121,9 @@ def test_an_option_of_another_runner_is_refused(folder: Path) -> None:
     ):
         done = hotspare_here("replay", folder / "p.yaml", *files, *options)
         assert (done.returncode, what in done.stderr) == (2, True), done.stderr
-    done = hotspare_here("run", folder / "p.yaml", "--bus", "memory://b", "--runner", "local", "--kafka-reader", "source")
-    assert (done.returncode, "--kafka-reader with --runner local has no effect" in done.stderr) == (2, True), done.stderr
+    (folder / "s.yaml").write_text("kafka-reader: source\n")
+    done = hotspare_here("run", folder / "p.yaml", "--bus", "memory://b", "--runner", "local", "--settings", folder / "s.yaml")
+    assert (done.returncode, "kafka-reader with --runner local has no effect" in done.stderr) == (2, True), done.stderr
 
 
 def test_parquet_is_for_the_runner_that_knows_it(folder: Path) -> None:

@@ -15,13 +15,14 @@ from hotspare.bus.contract import Commit, Outgoing, Partition, Progress
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.naming import group_name
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.cli.shared.group_report import GroupSources, report
-from hotspare.cli.status import hosted_shards, known_groups, shard_lines
+from hotspare.cli.status import hosted_shards, shard_lines
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.formats import arrow_block
 from hotspare.model.types import FieldType
+from hotspare.operate.groups import GroupSources, known_groups
+from hotspare.operate.report import report
 from hotspare.rows.routing import Routing
 from tests.adapters import outputs
 from tests.cli.running import hotspare_here
@@ -121,10 +122,15 @@ def test_status_begins_with_who_is_active_for_which_shards() -> None:
         assert service.campaign(group, 0, described, 1_000_000) == 1
     for number in range(2):
         service.set_fact_once(f"hotspare.idle/{number}", "project", b"p")
-    assert shard_lines(report(GroupSources(service))) == [
+    document = report(GroupSources(service))
+    lines = shard_lines(document, 80)
+    assert lines == [
         "project hotspare.idle in 2 shards: nobody active for 0, 1",
         "project hotspare.shop in 3 shards: e0 active for 1; e1 active for 0, 2",
     ]
+    narrow = shard_lines(document, 40)
+    assert max(map(len, narrow)) <= 40
+    assert " ".join(line.strip() for line in narrow) == " ".join(lines)
 
 
 def test_status_shows_where_spark_hosts_each_shard_the_slowest_first() -> None:

@@ -18,12 +18,11 @@ from hotspare.bus.contract import Commit, Outgoing, OutputId, Partition, Progres
 from hotspare.bus.open import open_bus
 from hotspare.cli.looking.details import details, store_lines
 from hotspare.cli.looking.screen import screen
-from hotspare.cli.shared.existing import existing_snapshots
-from hotspare.cli.shared.group_report import GroupSources, report
-from hotspare.cli.status import known_groups, open_sources
 from hotspare.coordination.contract import Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.operate.groups import GroupSources, existing_snapshots, known_groups, open_sources
+from hotspare.operate.report import report
 from hotspare.stores.open import default_store_url, open_store
 from hotspare.testing.cluster import wait_until
 from tests.cli.running import hotspare, hotspare_here
@@ -87,7 +86,7 @@ def member(engine: str, role: str, process_id: int, space: str = "") -> Member:
 @pytest.fixture
 def _now(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets the time of this machine for the document."""
-    monkeypatch.setattr("hotspare.cli.shared.group_report.time", SimpleNamespace(time_ns=lambda: NOW_US * 1_000))
+    monkeypatch.setattr("hotspare.operate.report.time", SimpleNamespace(time_ns=lambda: NOW_US * 1_000))
 
 
 @pytest.fixture
@@ -293,7 +292,7 @@ def test_details_fit_any_width_and_stand_in_a_block_for_each_engine(sources: Gro
     assert max(map(len, lines)) <= columns
     assert [line for line in lines if line.startswith("engine ")] == ["engine e1", "engine e2"]
     blocks = " ".join(" ".join(lines).split()).split("engine e")
-    assert "lag 2 messages held 2 outputs, 640 bytes note no input for 2.5 s" in blocks[1]
+    assert "lag 2 messages held 2 outputs, 640 bytes note no input for 2 s, though" in blocks[1]
     assert "20 s ago: bus b.db cannot be used now: disk is full" in blocks[1]
     assert f"{INBOUND.topic}/0: next 4, end 6, lag 2, clock 30 ms behind the bus's" in blocks[1]
     assert "stream q/sums: sequence 9, committed 7, held 2, digest 00000000000000ff" in blocks[2]

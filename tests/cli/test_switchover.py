@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hotspare.base.shard import shards_of
 from hotspare.bus.naming import group_name
 from hotspare.bus.open import open_bus
-from hotspare.cli.switchover import moves_to_spread
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.host.starting import STARTING
@@ -86,30 +82,6 @@ def test_where_coordination_is_named_the_bus_is_not_asked(coordination: Coordina
     where = ("--bus", "kafka://127.0.0.1:9", "--coordination", default_coordination_url(bus_url))
     assert "no other engine became active" in hotspare_here("switchover", GROUP, *where, "--timeout-s", "0.2").stderr
     assert coordination.switchover_asked(GROUP) is None
-
-
-SHARDS_OF = st.integers(1, 9).map(lambda count: [f"p.shop/{number}" for number in range(count)])
-
-
-@given(SHARDS_OF, st.data())
-def test_shards_are_shared_out_with_the_fewest_moves(groups: list[str], data: st.DataObject) -> None:
-    """SPEC K9."""
-    engines = data.draw(st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=1, unique=True))
-    active = {group: data.draw(st.sampled_from(engines)) for group in groups}
-    moves = moves_to_spread(active, {group: {each for each in engines if each != active[group]} for group in groups})
-    before, after = Counter(active.values()), Counter((active | moves).values())
-    assert max(after.values()) - min(after[engine] for engine in engines) <= 1
-    most, more = divmod(len(groups), len(engines))
-    kept = sorted((before[engine] for engine in engines), reverse=True)
-    needed = sum(max(0, had - most - (place < more)) for place, had in enumerate(kept))
-    assert len(moves) == needed
-    assert all(active[group] != engine for group, engine in moves.items())
-
-
-def test_nobody_gets_a_shard_who_is_no_spare_of_it() -> None:
-    active = dict.fromkeys(("g/0", "g/1", "g/2"), "a") | {"g/3": ""}
-    assert moves_to_spread(active, {"g/0": [], "g/1": ["b"], "g/2": ["b"], "g/3": ["b"]}) == {"g/1": "b"}
-    assert moves_to_spread({"g/0": "a"}, {"g/0": ["b"]}) == {}
 
 
 def test_a_project_in_shards_is_moved_as_a_whole_or_spread(coordination: Coordination, bus_url: str) -> None:

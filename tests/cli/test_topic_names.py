@@ -67,14 +67,24 @@ def test_an_unknown_project_is_refused_unless_its_topic_is_asked_for(bus_url: st
     assert "add --create to this command" in done.stderr
 
 
-def test_an_engine_that_is_starting_is_told_before_what_the_rows_need(bus_url: str, rows: Path) -> None:
+@pytest.mark.parametrize(
+    ("prefix", "command"),
+    [
+        ("hotspare", ("publish", "{rows}", "--plain", "--window", "shop/q/orders")),
+        ("hotspare", ("state", "import", "{rows}", "--window", "shop/q/orders")),
+        ("h_1", ("adapter", "-C", "type=pub,url=dfESP://h:1/shop/q/orders,fsname={rows}")),
+    ],
+)
+def test_an_engine_that_is_starting_is_told_before_what_the_rows_need(
+    bus_url: str, rows: Path, prefix: str, command: tuple[str, ...]
+) -> None:
     process = (os.getpid(), process_start(os.getpid()), "here")
     engine = Member("e1", "", *process, "", "", "", "", {}, {STARTING: "Spark"}, process_space=process_space())
     with closing(open_coordination(default_coordination_url(bus_url))) as coordination:
-        coordination.join("hotspare.shop", engine)
-    done = hotspare_here("publish", rows, "--plain", "--bus", bus_url, "--window", "shop/q/orders")
+        coordination.join(f"{prefix}.shop", engine)
+    done = hotspare_here(*(each.format(rows=rows) for each in command), "--bus", bus_url)
     assert done.returncode == 2
-    assert "an engine of window shop/q/orders is starting: topic hotspare.shop.q.orders.I does not exist yet" in done.stderr
+    assert f"an engine of window shop/q/orders is starting: topic {prefix}.shop.q.orders.I does not exist yet" in done.stderr
     assert "e1: Spark" in done.stderr
 
 

@@ -15,7 +15,6 @@ from hotspare.base.processes import process_space, process_start
 from hotspare.base.shard import WHOLE
 from hotspare.bus.contract import TICK, Partition
 from hotspare.bus.open import open_bus
-from hotspare.cli.upgrading.beside import UpgradeStep, UpgradeWay, taken
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.flow.numbering import numbering_of
@@ -27,7 +26,8 @@ from hotspare.ha.effects.joining import agree_on_origin, agree_on_semantics, agr
 from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
 from hotspare.host.definition import group_topics, project_identity
-from hotspare.host.upgrading import Places, Planned, Wish, planned, upgrade
+from hotspare.operate.upgrade_steps import UpgradeStep, UpgradeWay, performed
+from hotspare.operate.upgrading import Places, Planned, Wish, planned, upgrade
 from hotspare.projects.fingerprint import from_document
 from hotspare.projects.load import load_text
 from hotspare.projects.resolve import resolve
@@ -249,7 +249,7 @@ def test_no_shard_is_left_with_one_project_before_all_can_be(kept: Kept, way: Up
 
     def take(way: UpgradeWay) -> list[str]:
         found = [_planned(kept, CHANGED, group=group) for group in groups]
-        return list(taken(way, UpgradeStep(found[0][1], "hotspare", 2, 0.1), [each for each, _ in found]))
+        return list(performed(way, UpgradeStep(found[0][1], "hotspare", 2, 0.1), [each for each, _ in found]))
 
     def runs_two(group: str) -> bool:
         known = agreement(kept.coordination, group)

@@ -26,7 +26,7 @@ _NEEDED = (
     "hotspare.bus.open",
     "hotspare.cli.main",
     "hotspare.cli.upgrade",
-    "hotspare.cli.upgrading.beside",
+    "hotspare.operate.upgrade_steps",
     "hotspare.coordination.open",
     "hotspare.coordination.sqlite",
     "hotspare.coordination.zookeeper",

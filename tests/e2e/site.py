@@ -70,7 +70,7 @@ class Site:
 
     folder: Path
     project_text: str = PROJECT
-    options: tuple[str, ...] = ("--runner", "local", "--snapshot-interval-ms", "200")
+    options: tuple[str, ...] = ("--runner", "local", "--snapshots", "200 milliseconds")
     bus_url: str = ""
     coordination_url: str = ""
     prefix: str = PREFIX

@@ -71,8 +71,8 @@ class Site:
                 *LEASE,
                 "--runner",
                 runner,
-                "--snapshot-interval-ms",
-                "300",
+                "--snapshots",
+                "300 milliseconds",
                 "--store",
                 (folder / "snapshots").as_uri(),
             )

@@ -33,7 +33,7 @@ class Example:
     def __init__(self, folder: Path, project: str, name: str, prefix: str = PREFIX) -> None:
         self.folder, self.name, self.prefix = folder, name, prefix
         self.bus_url = f"sqlite:///{folder / 'bus.db'}"
-        options = (*LEASE, "--runner", "local", "--snapshot-interval-ms", "200")
+        options = (*LEASE, "--runner", "local", "--snapshots", "200 milliseconds")
         self.cluster = Cluster(
             EXAMPLES / project, self.bus_url, group_name(prefix, name), prefix, folder, options, launcher=prepared
         )

@@ -11,7 +11,7 @@ from hotspare.demo.faults import Fault
 from hotspare.demo.scenario import Demo, DemoOptions
 from hotspare.demo.site import embedded
 from hotspare.host.process import EXIT_RUNNER_DIED
-from hotspare.testing.cluster import wait_until
+from hotspare.testing.cluster import settings_options, wait_until
 from tests.e2e.site import LEASE, PATIENT, Site
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -41,7 +41,7 @@ def test_a_spare_whose_jvm_hangs_ends_and_says_why(tmp_path: Path) -> None:
     try:
         site.cluster.start_engine("one")
         site.cluster.wait_ready()
-        hung = site.cluster.start_engine("two", "--pipeline-stall-ms", "3000")
+        hung = site.cluster.start_engine("two", *settings_options(tmp_path, {"pipeline-stall-ms": 3000}))
         site.cluster.wait_ready()
         for process_id in hung.jvm_ids():
             os.kill(process_id, signal.SIGSTOP)

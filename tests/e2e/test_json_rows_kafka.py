@@ -38,7 +38,7 @@ queries:
     edges: [orders -> totals]
 """
 CARDS, FEW = 7, 400
-OPTIONS = ("--runner", "local", "--snapshot-interval-ms", "200", *LEASE)
+OPTIONS = ("--runner", "local", "--snapshots", "200 milliseconds", *LEASE)
 
 
 @dataclass

@@ -19,7 +19,7 @@ KEEPS_ALL = PROJECT.replace("retention: {bycount_sliding: 100}\n", "resident: ma
 
 def test_state_show_tells_hot_and_cold_rows_of_each_window(tmp_path: Path) -> None:
     """SPEC G1, G12. Rows of three fields of eight bytes, a third of a budget of a MiB."""
-    options = ("--runner", "local", "--snapshot-interval-ms", "200", "--memory", "1MiB", "--page-folder", str(tmp_path))
+    options = ("--runner", "local", "--snapshots", "200 milliseconds", "--memory", "1MiB", "--page-folder", str(tmp_path))
     site = Site(tmp_path, project_text=KEEPS_ALL, options=options)
 
     def shown() -> list[dict[str, Any]]:

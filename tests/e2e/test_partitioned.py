@@ -21,7 +21,7 @@ from hotspare.bus.naming import group_name
 from hotspare.bus.sqlite import SqliteBus
 from hotspare.coordination.contract import Member
 from hotspare.ha.rules.settings import GroupSettings
-from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
+from hotspare.testing.cluster import Cluster, SpawnedEngine, settings_options, wait_until
 from tests.e2e.site import LEASE
 from tests.host.shards import PREFIX, PROJECT, PROJECT_NAME, SHARDS, all_shards, check_exact, delivered, publish_all
 
@@ -29,15 +29,17 @@ pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
 TIMEOUT_S = 240
 GROUPS = [group_name(PREFIX, PROJECT_NAME, shard) for shard in all_shards()]
 EXECUTORS = ("--master", "local-cluster[2,1,1024]")
-NO_EXECUTORS = ("--master", "local[2]", "--task-lease-ms", "5000")
-"""Tasks run below the driver; what is frozen there is noticed after so long."""
+NO_EXECUTORS = ("--master", "local[2]")
+"""Tasks run below the driver."""
+NOTICED = {"task-lease-ms": 5_000}
+"""What is frozen there is noticed after so long."""
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     project = tmp_path / "shop.yaml"
     project.write_text(PROJECT)
-    options = (*LEASE, "--runner", "partitioned", "--shards", str(SHARDS), "--snapshot-interval-ms", "500")
+    options = (*LEASE, "--runner", "partitioned", "--shards", str(SHARDS), "--snapshots", "500 milliseconds")
     made = Cluster(project, f"sqlite:///{tmp_path / 'bus.db'}", GROUPS[0], PREFIX, tmp_path, options)
     try:
         yield made
@@ -109,7 +111,7 @@ def traffic(cluster: Cluster, tmp_path: Path) -> Iterator[Traffic]:
 def host_together(cluster: Cluster, traffic: Traffic) -> SpawnedEngine:
     """Both applications host every shard, one on its two executors, the other one below its driver; returns the first."""
     first = cluster.start_engine("a", *EXECUTORS)
-    cluster.start_engine("b", *NO_EXECUTORS)
+    cluster.start_engine("b", *NO_EXECUTORS, *settings_options(cluster.folder, NOTICED))
     traffic.publish_more()
     traffic.goes_on("a", "b")
     places = {(each.detail["application"], each.detail["executor"]) for each in engines(cluster)}
@@ -162,7 +164,7 @@ def test_kills_and_freezes_of_executors_workers_and_drivers_leave_every_shard_ex
 
     left = engines(cluster)
     cluster.engines["b"].freeze()
-    cluster.start_engine("a", *NO_EXECUTORS)
+    cluster.start_engine("a", *NO_EXECUTORS, *settings_options(cluster.folder, NOTICED))
     wait_until(lambda: all(is_process_gone(e.process_id, e.process_start) for e in left), "its tasks end themselves", TIMEOUT_S)
     cluster.engines["b"].thaw()
     traffic.publish_more()

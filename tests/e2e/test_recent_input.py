@@ -11,7 +11,7 @@ import pytest
 
 from hotspare.bus.contract import Partition
 from hotspare.bus.open import open_bus
-from hotspare.testing.cluster import wait_until
+from hotspare.testing.cluster import settings_options, wait_until
 from tests.e2e.site import PREFIX, Site
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
@@ -37,7 +37,7 @@ queries:
         publish: true
     edges: [orders -> kept, kept -> sums]
 """
-OPTIONS = ("--runner", "local", "--snapshot-interval-ms", "0", "--skew-max-ms", "2000")
+OPTIONS = ("--runner", "local", "--snapshots", "off")
 SPAN_US = 33_000_000
 """What any state is made of, and twice what is believed of a clock, and a second."""
 INPUT = Partition(f"{PREFIX}.shop.sales.orders.I")
@@ -45,7 +45,7 @@ INPUT = Partition(f"{PREFIX}.shop.sales.orders.I")
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path, PROJECT, OPTIONS)
+    made = Site(tmp_path, PROJECT, (*OPTIONS, *settings_options(tmp_path, {"skew-max-ms": 2000})))
     yield made
     made.stop()
 

@@ -21,7 +21,7 @@ from hotspare.flow.plan import compile_plan
 from hotspare.projects.load import load_project
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.runners.contract import SourceTopic
-from hotspare.testing.cluster import Cluster, command, wait_until
+from hotspare.testing.cluster import Cluster, command, settings_options, wait_until
 from hotspare.testing.kafka_server import KafkaServers
 from hotspare.testing.recorder import OutputReader, ReferenceRun
 from hotspare.testing.verify import DeliveryVerdict, compare
@@ -46,7 +46,8 @@ class Load:
         project.write_text(PROJECT)
         self.bus_url, self.bus = kafka.url, open_bus(kafka.url)
         self.coordination_url = f"{zookeeper.url}/{folder.name}"
-        options = (*LEASE, "--runner", "local", "--store", (folder / "snapshots").as_uri(), "--skew-max-ms", "2000")
+        store = ("--store", (folder / "snapshots").as_uri())
+        options = (*LEASE, "--runner", "local", *store, *settings_options(folder, {"skew-max-ms": 2000}))
         group = group_name(self.prefix, "shop")
         self.cluster = Cluster(
             project, kafka.url, group, self.prefix, folder, options, coordination_url=self.coordination_url, launcher=prepared

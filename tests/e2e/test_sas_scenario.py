@@ -35,7 +35,7 @@ TIMEOUT_S = 120
 @pytest.fixture
 def cluster(tmp_path: Path, kafka: KafkaServers, zookeeper: ZooKeeperServer) -> Iterator[Cluster]:
     project = EXAMPLE / "kafka1.xml"
-    options = (*LEASE, "--store", (tmp_path / "snapshots").as_uri(), "--snapshot-interval-ms", "1000")
+    options = (*LEASE, "--store", (tmp_path / "snapshots").as_uri(), "--snapshots", "1000 milliseconds")
     cluster = Cluster(
         project,
         kafka.url,

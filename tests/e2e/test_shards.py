@@ -27,7 +27,7 @@ MOVED = 1
 def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     project = tmp_path / "shop.yaml"
     project.write_text(PROJECT)
-    options = ("--runner", request.param, "--shards", str(SHARDS), "--snapshot-interval-ms", "500", *PATIENT)
+    options = ("--runner", request.param, "--shards", str(SHARDS), "--snapshots", "500 milliseconds", *PATIENT)
     made = Cluster(project, f"sqlite:///{tmp_path / 'bus.db'}", GROUPS[MOVED], PREFIX, tmp_path, options, launcher=prepared)
     try:
         yield made

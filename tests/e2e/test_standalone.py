@@ -70,8 +70,8 @@ def cluster(tmp_path: Path, site: Site) -> Iterator[Cluster]:
         str(SHARDS),
         "--store",
         site.store_url,
-        "--snapshot-interval-ms",
-        "500",
+        "--snapshots",
+        "500 milliseconds",
     )
     group = group_name(PREFIX, PROJECT_NAME, all_shards()[0])
     made = Cluster(project, site.bus_url, group, PREFIX, tmp_path, options, site.coordination_url)

@@ -36,7 +36,7 @@ class Group:
             group_name(self._prefix, name),
             self._prefix,
             self._folder,
-            (*LEASE, "--runner", "local", *store, "--snapshot-interval-ms", "500", *options),
+            (*LEASE, "--runner", "local", *store, "--snapshots", "500 milliseconds", *options),
             coordination_url=f"{zookeeper.url}/{folder.name}",
             launcher=prepared,
         )

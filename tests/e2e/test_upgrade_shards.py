@@ -104,7 +104,7 @@ class ShopInShards:
 def test_all_shards_go_on_with_a_changed_project_back_and_for_good(tmp_path: Path, runner: str) -> None:
     """SPEC Z6. A process that has the roles is killed where the changed project leads: the one before is the last resort then, and
     has them also before `--back`. An application gives them back, and ends by itself."""
-    options = (*RUNNERS[runner], "--shards", str(SHARDS), "--snapshot-interval-ms", "500", *PATIENT)
+    options = (*RUNNERS[runner], "--shards", str(SHARDS), "--snapshots", "500 milliseconds", *PATIENT)
     cluster = Cluster(tmp_path / "before.yaml", f"sqlite:///{tmp_path / 'bus.db'}", GROUPS[0], PREFIX, tmp_path, options)
     try:
         with contextlib.closing(SqliteBus(tmp_path / "bus.db")) as bus:

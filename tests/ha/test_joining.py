@@ -124,7 +124,7 @@ def test_engines_of_a_group_believe_append_times_alike() -> None:
     agree_on_skew(coordination, "g", 5_000)
     with pytest.raises(UsageError, match="within 5000 ms, this engine was told 8000") as refused:
         agree_on_skew(coordination, "g", 8_000)
-    assert "--skew-max-ms 5000" in refused.value.hint
+    assert "skew-max-ms: 5000" in refused.value.hint
 
 
 def test_the_origin_is_where_the_first_engine_began() -> None:
@@ -358,7 +358,7 @@ def test_all_engines_do_what_the_first_was_asked_to_do_or_do_not_join(
         if asked in (None, stands):
             assert agree_on_poison(coordination, "g", asked) is stands
         else:
-            with pytest.raises(UsageError, match=f"group g has --on-poison {stands.value}"):
+            with pytest.raises(UsageError, match=f"group g has on-poison: {stands.value}"):
                 agree_on_poison(coordination, "g", asked)
 
 

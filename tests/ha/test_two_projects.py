@@ -18,7 +18,7 @@ from hotspare.ha.rules.facts import Difference, InboundFacts, OtherMember, Proje
 from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.upgrading import Agreement, Move, MoveKind, Version, folded
 from hotspare.ha.rules.view import PeerStatus, View
-from hotspare.host.two_projects import ProjectSide, spare
+from hotspare.operate.upgrade_steps import ProjectSide, spare
 from tests.ha.views import HELD, NOW_MS, SETTINGS, active, changed, differing, standby
 
 OLD = Version("old", 1, "")

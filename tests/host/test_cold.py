@@ -13,7 +13,7 @@ from hotspare.base.errors import CoordinationSuspended
 from hotspare.coordination.contract import NOBODY, Leader, Member
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.ha.rules import cold
-from hotspare.host.cold import ROLE, await_need
+from hotspare.host.starting import COLD, await_need
 
 LEASE_MS = 1_000
 MEMBER = Member("e", "", 1, 1, "h", "", "", "", "joining", {}, {})
@@ -89,7 +89,7 @@ def test_it_is_seen_as_cold_and_leaves_when_it_is_asked_to_stop() -> None:
         roles.extend(member.role for member in hot.members("g") if member.engine == "e")
 
     assert _awaited(coordination, 4, {2: look}) is None
-    assert roles == [ROLE]
+    assert roles == [COLD]
 
 
 def test_it_is_needed_once_the_role_is_given_up_and_not_while_coordination_is_away() -> None:

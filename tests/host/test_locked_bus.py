@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from hotspare.base.errors import BusLocked, TopicMissing
-from hotspare.host.locked_bus import WAIT_S, outwait_lock
+from hotspare.host.process import LOCKED_WAIT_S, outwait_lock
 
 
 def test_a_lock_is_waited_for() -> None:
@@ -21,7 +21,7 @@ def test_a_lock_is_waited_for() -> None:
 
 
 def test_a_lock_that_stays_is_told() -> None:
-    clock_s = map(float, count(0, int(WAIT_S) // 3))
+    clock_s = map(float, count(0, int(LOCKED_WAIT_S) // 3))
     calls = []
 
     def call() -> None:

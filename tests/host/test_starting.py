@@ -11,9 +11,10 @@ import pytest
 from hotspare.base.errors import UsageError
 from hotspare.base.processes import process_space, process_start
 from hotspare.cli.looking.screen import screen
-from hotspare.cli.shared.group_report import GroupSources, report
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.host.starting import STARTING, StartPhase, shown_start
+from hotspare.operate.groups import GroupSources
+from hotspare.operate.report import report
 from hotspare.testing.cluster import wait_until
 from tests.contract.material import member
 

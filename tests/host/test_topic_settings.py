@@ -66,7 +66,7 @@ def start(folder: Path, monkeypatch: pytest.MonkeyPatch, **options: object) -> s
 def test_an_inbound_topic_whose_publishers_set_the_times_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = start(tmp_path, monkeypatch)
     assert "inbound topic hotspare.p.q.s.I cannot be used: its message.timestamp.type is CreateTime" in refusal
-    assert "--create-time accept" in refusal
+    assert "create-time: accept" in refusal
     assert "hotspare publish --topic" in refusal
 
 

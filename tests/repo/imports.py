@@ -40,11 +40,12 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "runners": _LEAVES | _CORE | {"ha"},
     "adapters": _LEAVES | _CORE | {"ha"},
     "host": _BELOW_HOST,
+    "operate": _BELOW_HOST | {"host"},
     "testing": _BELOW_HOST | {"host"},
     "demo": _BELOW_HOST | {"host", "testing"},
-    "server": _BELOW_HOST | {"host"},
-    "spark": _BELOW_HOST | {"host"},
-    "cli": _BELOW_HOST | {"host", "testing", "demo", "server", "spark"},
+    "server": _BELOW_HOST | {"host", "operate"},
+    "spark": _BELOW_HOST | {"host", "operate"},
+    "cli": _BELOW_HOST | {"host", "operate", "testing", "demo", "server", "spark"},
     "__main__": frozenset({"base", "cli"}),
 }
 """Per package of hotspare the others that it may import, which are above it in this table; each may import itself."""

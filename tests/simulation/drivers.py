@@ -15,8 +15,8 @@ from typing import Protocol
 
 from hotspare.host.partitioned import attempt as rules
 from hotspare.host.partitioned import placing, sharing, watch
-from hotspare.host.partitioned.assignment import assigned_shards, tasks_for
 from hotspare.host.partitioned.attempt import Answer, TaskOrder
+from hotspare.host.partitioned.placing import assigned_shards, tasks_for
 from hotspare.host.partitioned.sharing import Ask, ShardRole, Sharing, Withdraw
 from hotspare.host.partitioned.watch import TaskPhase, WatchedTask
 from hotspare.runners.spark.partitioned.place import RunningAttempt

@@ -22,7 +22,7 @@ from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules.roles import ENDS, Role
 from hotspare.host.catching_up import CatchUp
-from hotspare.host.cold import Lookout
+from hotspare.host.starting import Lookout
 from hotspare.rows.batch import MessageFormat, NextInput
 from hotspare.runners.reading import MessageRun, raw_batch
 from tests.simulation.calls import Died, Fiber
@@ -57,7 +57,7 @@ class Process:
     lag_ms: int = 0
     """How far it reads behind the end of its topics while it is a spare."""
     is_cold: bool = False
-    """It waits without a state until its group needs it (`host.cold`)."""
+    """It waits without a state until its group needs it (`host.starting`)."""
     on_needed: Callable[[], None] = lambda: None
     is_stuck: bool = False
     """Its pipeline does not move, while its timers go on."""

@@ -12,11 +12,12 @@ import typer
 from hotspare.base.choices import CsvForm, MissingTopic
 from hotspare.base.places import absolute_path, absolute_place
 from hotspare.cli import publish, subscribe
-from hotspare.cli.shared.inbound import MISSING, CreateOption, Target
-from hotspare.cli.shared.places import PATH, URL
+from hotspare.cli.shared.inbound import MISSING, CreateOption, known_rows
+from hotspare.cli.shared.places import BusOption, CoordinationOption
 from hotspare.cli.shared.stream import Stream
-from hotspare.cli.shared.turns import CoordinationOption, GroupOption, LeaseOption, Transport, TurnOptions, transport
-from hotspare.cli.shared.values import ShardsOption, prefix_of, refuse_idle
+from hotspare.cli.shared.turns import GroupOption, LeaseOption, Transport, TurnOptions, transport
+from hotspare.cli.shared.values import SchemaFileOption, ShardsOption, prefix_of, refuse_idle, window_path
+from hotspare.operate.inbound import Target
 
 if TYPE_CHECKING:
     from hotspare.adapters.esp.adapter_line import AdapterLine
@@ -25,15 +26,18 @@ if TYPE_CHECKING:
 def command(
     settings: Annotated[str, typer.Option("-C", metavar="NAME=VALUE,...", help="As file adapters of SAS ESP take it.")],
     *,
-    bus: Annotated[str, typer.Option(help="Bus; wins over the transport configuration file.", **URL)] = "",
-    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
+    bus: BusOption = "",
+    project: SchemaFileOption = None,
     shards: ShardsOption = 1,
     create: CreateOption = False,
     group: GroupOption = "",
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
 ) -> None:
-    """Publish or subscribe as an option text says: type, url, fsname, transportconfigfile and the options of a file."""
+    """Publish or subscribe as an option text says: type, url, fsname, transportconfigfile and the options of a file.
+
+    --bus wins over the bus that the file of transportconfigfile names.
+    """
     from hotspare.adapters.esp.adapter_line import read_adapter_line
     from hotspare.model.project import ConnectorDirection
 
@@ -56,13 +60,11 @@ def command(
 def _publish(line: AdapterLine, chosen: Transport, project: Path | None, shards: int, missing: MissingTopic) -> None:
     from hotspare.adapters.esp.connector_options import publish_options
     from hotspare.bus.open import open_bus
-    from hotspare.cli.shared.project_file import source_rows
 
-    prefix = prefix_of(line.url, "")
-    with contextlib.closing(open_bus(chosen.bus_url)) as bus:
-        known = source_rows(bus, prefix, project, None, line.url)
-        where = (chosen.bus_url, prefix, line.url, chosen.partition or None)
-        target = Target(*where, shards=shards, partition_by=known.partition_by, missing=missing)
+    place = (chosen.bus_url, prefix_of(line.url, ""), window_path(line.url), chosen.partition or None)
+    where = Target(*place, shards=shards, missing=missing, coordination_url=chosen.turns.coordination_url)
+    with contextlib.closing(open_bus(where.bus_url)) as bus:
+        target, known = known_rows(bus, where, project, None)
         options = publish_options(line.connector, known.schema, rows=known.defaults)
         publish.publish_rows(bus, target, line.file, options, chosen.turns)
 

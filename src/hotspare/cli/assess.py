@@ -16,7 +16,7 @@ from hotspare.base.places import absolute_path
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hotspare.host.assessing import Assessment, KindCount
+    from hotspare.operate.assessing import Assessment, KindCount
 
 
 class _Shown(Enum):
@@ -39,7 +39,7 @@ def command(
     Exit status 0 if all projects run as they are, 1 if one does not or a file cannot be read, 2 without an XML file.
     """
     from hotspare.cli.shared.display import progress_bar
-    from hotspare.host.assessing import Verdict, assess_file, xml_files
+    from hotspare.operate.assessing import Verdict, assess_file, xml_files
 
     if not (place.is_dir() or place.is_file()):
         raise UsageError(f"{place}: neither a folder nor a file", hint="name a folder with XML projects, or one file")
@@ -63,7 +63,7 @@ def _print(found: Sequence[Assessment], place: Path, shown: _Shown) -> None:
     """Prints each project with its verdict, each kind of mistake once, and the sum."""
     from hotspare.base.errors import Outlook
     from hotspare.cli.shared.display import print_table
-    from hotspare.host.assessing import PROJECT_VERDICTS, Verdict, findings
+    from hotspare.operate.assessing import PROJECT_VERDICTS, Verdict, findings
 
     projects = [each for each in found if each.verdict in PROJECT_VERDICTS]
     listed_files = [each for each in found if shown is _Shown.ALL or each.verdict is not Verdict.OTHER]
@@ -114,7 +114,7 @@ def _relative(file: Path, place: Path) -> str:
 
 
 def _document(found: Sequence[Assessment]) -> dict[str, Any]:
-    from hotspare.host.assessing import Verdict, findings
+    from hotspare.operate.assessing import Verdict, findings
 
     counts = Counter(each.verdict for each in found)
     return {

@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from hotspare import __version__
 from hotspare.base.errors import HotspareError, ProjectError, UsageError
@@ -51,6 +52,30 @@ class _Grouped(TyperGroup):
                 formatter.write_dl([(name, each.get_short_help_str(_SENTENCE_LENGTH_MAX)) for name, each in found if each])
 
 
+class _Sections(TyperCommand):
+    """A command's help: the options by the panels that they declare, those without one first, and the names of those that are given
+    in a settings file alone. Typer leaves panels to rich."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            heading = getattr(param, "rich_help_panel", None) or ("Arguments" if isinstance(param, TyperArgument) else "Options")
+            if record is not None:
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        hidden = sorted(param.opts[0].removeprefix("--") for param in self.get_params(ctx) if getattr(param, "hidden", False))
+        if hidden:
+            with formatter.section("Given in the file of --settings alone"):
+                width = formatter.width - formatter.current_indent
+                lines = textwrap.wrap(", ".join(hidden), width, break_on_hyphens=False)
+                formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in lines))
+
+
 def app() -> typer.Typer:
     """The command with all its sub-commands."""
     application = typer.Typer(
@@ -77,7 +102,7 @@ def app() -> typer.Typer:
         if hasattr(module, "commands"):
             application.add_typer(_several(module.commands), name=name, help=module.HELP)
         else:
-            application.command(name)(module.command)
+            application.command(name, cls=_Sections)(module.command)
     return application
 
 
@@ -85,7 +110,7 @@ def _several(commands: Mapping[str, Callable[..., None]]) -> typer.Typer:
     """A command that has commands of its own."""
     found = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     for name, function in commands.items():
-        found.command(name)(function)
+        found.command(name, cls=_Sections)(function)
     return found
 
 

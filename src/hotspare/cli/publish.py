@@ -14,11 +14,10 @@ import typer
 from hotspare.base.choices import MissingTopic
 from hotspare.base.places import absolute_place, file_at
 from hotspare.bus.open import open_bus
-from hotspare.cli.shared.inbound import MISSING, CreateOption, Target, inbound_place, refuse_missing, say_published
-from hotspare.cli.shared.places import PATH, PATH_OR_URL, URL
+from hotspare.cli.shared.inbound import MISSING, CreateOption, known_rows, say_notice, say_published
+from hotspare.cli.shared.places import PATH, PATH_OR_URL, PREFIX, BusOption, CoordinationOption, PrefixOption
 from hotspare.cli.shared.topics_of_others import START_DEFAULT, OtherTopic, publish_others
 from hotspare.cli.shared.turns import (
-    CoordinationOption,
     GroupOption,
     LeaseOption,
     Lines,
@@ -35,21 +34,22 @@ from hotspare.cli.shared.turns import (
 from hotspare.cli.shared.values import (
     DateFormatOption,
     PlainOption,
+    SchemaFileOption,
+    SetOption,
     ShardsOption,
     StampUnitOption,
     chosen_stamp_unit,
     prefix_of,
     refuse_idle,
+    window_path,
 )
+from hotspare.operate.inbound import InboundPlace, Target, inbound_place
 
 if TYPE_CHECKING:
-    from hotspare.adapters.failover.topic_count import TopicCount
     from hotspare.adapters.files.canonical import RowForm
     from hotspare.adapters.files.publisher import PublishOptions
-    from hotspare.adapters.files.row_routing import RowRouting
     from hotspare.adapters.sockets.line_socket import Address
-    from hotspare.bus.contract import Bus, Partition
-    from hotspare.cli.shared.project_file import SourceRows
+    from hotspare.bus.contract import Bus
 
 
 _PartitionOption = Annotated[
@@ -99,11 +99,11 @@ class _Flags(StrEnum):
 def command(
     file: _FileArgument,
     *,
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)] = "",
+    bus: BusOption = "",
     window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Source window that the rows are for.")],
-    prefix: Annotated[str, typer.Option(help="First part of all topic names.")] = "hotspare",
-    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    prefix: PrefixOption = PREFIX,
+    project: SchemaFileOption = None,
+    set_: SetOption = None,
     plain: PlainOption = False,
     header: Annotated[int, typer.Option(min=0, help="Rows to leave out at the beginning.")] = 0,
     growing: Annotated[bool, typer.Option("--growing", help="Wait for more rows at the end of the file, until Ctrl-C.")] = False,
@@ -139,9 +139,9 @@ def command(
     from hotspare.adapters.files.canonical import FlagColumn, InsertOpcode, KeyPresence, OpcodeColumn, RowForm
 
     chosen = transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
-    target = _target(chosen, window, prefix, partition, format_, shards, MISSING[create])
-    with contextlib.closing(open_bus(target.bus_url)) as opened:
-        known = _source_rows(opened, target, project, set_)
+    where = _target(chosen, window, prefix, partition, shards, MISSING[create])
+    with contextlib.closing(open_bus(where.bus_url)) as opened:
+        target, known = known_rows(opened, where, project, set_)
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
             flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],
@@ -153,16 +153,15 @@ def command(
             schema=known.schema,
             plain=known.defaults if plain else None,
         )
-        others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, schemas, value, skip_lost)
+        others = OtherTopic(file, topic, topic_partition, initial_offset, avro_schema, format_, schemas, value, skip_lost)
         options = _options(form, "growing" if growing else "fixed", rate, (header, maxevents, repeatcount, blocksize), source)
-        (publish_others if topic else publish_files)(opened, _placed(target, chosen, known), others, options, chosen.turns)
+        (publish_others if topic else publish_files)(opened, target, others, options, chosen.turns)
 
 
-def _target(
-    chosen: Transport, window: str, prefix: str, partition: int | None, format_: Lines, shards: int, missing: MissingTopic
-) -> Target:
+def _target(chosen: Transport, window: str, prefix: str, partition: int | None, shards: int, missing: MissingTopic) -> Target:
     """Returns where the rows go by the options, and, where these say nothing, by the transport's configuration."""
-    place = (chosen.bus_url, prefix_of(window, prefix), window, partition, format_, shards)
+    number = chosen.partition or None if partition is None else partition
+    place = (chosen.bus_url, prefix_of(window, prefix), window_path(window), number, shards)
     return Target(*place, missing=missing, coordination_url=chosen.turns.coordination_url)
 
 
@@ -173,23 +172,6 @@ def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, in
 
     header_rows, events_max, repeats, block_rows = counts
     return PublishOptions(form, Growth(growth), header_rows, rate, events_max, repeats, block_rows, source_name)
-
-
-def _source_rows(bus: Bus, target: Target, project: Path | None, texts: list[str] | None) -> SourceRows:
-    """Returns what the project, or else the bus, says of the rows of the target's window. UsageError if neither knows it, and the
-    topic does not exist and is not to be created: before anything that the rows would need."""
-    from hotspare.cli.shared.project_file import source_rows
-
-    known = source_rows(bus, target.prefix, project, texts, target.window)
-    if known.schema is None:
-        refuse_missing(bus, target)
-    return known
-
-
-def _placed(target: Target, chosen: Transport, known: SourceRows) -> Target:
-    """With the partition of the transport's configuration, where none was said, and the field by which rows find theirs."""
-    partition = chosen.partition or None if target.partition is None else target.partition
-    return replace(target, partition=partition, partition_by=known.partition_by)
 
 
 def publish_files(bus: Bus, target: Target, source: OtherTopic, options: PublishOptions, turns: TurnOptions) -> None:
@@ -205,8 +187,8 @@ def publish_files(bus: Bus, target: Target, source: OtherTopic, options: Publish
     refuse_idle(asked, "without --topic", "name the topic with --topic")
     if options.form.plain is not None:
         refuse_idle(_of_columns(options), "with --plain", "leave it out: titles say which columns there are")
-    if target.format is not Lines.csv:
-        options = replace(options, form=_of_events(options, target.format))
+    if source.format is not Lines.csv:
+        options = replace(options, form=_of_events(options, source.format))
     publish_rows(bus, target, source.url, options, turns)
 
 
@@ -244,10 +226,10 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
         check_readable(file_at(file))
     else:
         refuse_idle({"--plain": options.form.plain is not None}, "with a socket", "leave it out: lines have no titles")
-    where, routing, count = inbound_place(bus, target, options.form.schema)
-    topic = where.topic
+    place = inbound_place(bus, target, options.form.schema, say_notice)
+    topic = place.partition.topic
     if address is not None:
-        _listen(bus, target, (where, routing, count), address, options, turns)
+        _listen(bus, target, place, address, options, turns)
         return
     with stop_on_signal() as stop, progress_bar(f"publish to {topic}") as show:
 
@@ -255,21 +237,15 @@ def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, t
             show(now.bytes_published, now.bytes_total, f"{now.events} events")
 
         def work(turn: threading.Event) -> PublishProgress:
+            where, routing, count = place
             return publish_file(bus, where, file_at(file), options, turn, report, say_trouble, routing, say_warning, count)
 
         done = in_turns(turns, bus, target.bus_url, work, stop)
     say_published(done, file, topic, options.growth)
 
 
-def _listen(
-    bus: Bus,
-    target: Target,
-    place: tuple[Partition, RowRouting | None, TopicCount],
-    address: Address,
-    options: PublishOptions,
-    turns: TurnOptions,
-) -> None:
-    """`place` as `inbound_place` returns it."""
+def _listen(bus: Bus, target: Target, place: InboundPlace, address: Address, options: PublishOptions, turns: TurnOptions) -> None:
+    """Publish what clients of the socket send."""
     from hotspare.adapters.sockets.publisher import LineOptions, publish_lines
     from hotspare.cli.shared.interrupt import stop_on_signal
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.base.retry import Retry
-from hotspare.cli.shared.places import URL
+from hotspare.cli.shared.places import BusOption, CoordinationOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +24,8 @@ def command(
     group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it, PREFIX.PROJECT, or its project alone.")],
     stream: Annotated[str, typer.Argument(help="Output stream, QUERY/WINDOW.")] = "",
     quality: Annotated[str, typer.Argument(help='New quality: precise, simple, "buffered 15 seconds", "trimmed 10 events".')] = "",
-    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination is.", **URL)] = "",
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
+    bus: BusOption = "",
+    coordination: CoordinationOption = "",
     timeout_s: Annotated[float, typer.Option(help="How long to wait until the engines have read the change.")] = 5.0,
 ) -> None:
     """Show which quality each engine acts by; with STREAM and QUALITY, change it. No engine restarts.
@@ -33,20 +33,15 @@ def command(
     Of a project in shards all are changed and told together; PREFIX.PROJECT/SHARD is one of them.
     """
     from hotspare.base.errors import UsageError
-    from hotspare.cli.shared.existing import existing_bus, existing_coordination
-    from hotspare.cli.status import known_groups
     from hotspare.ha.outputs import qualities
     from hotspare.model.quality import parse_quality
+    from hotspare.operate.groups import group_coordination, known_groups
 
-    if not (bus or coordination):
-        raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
     if bool(stream) is not bool(quality):
         raise UsageError("a stream and its new quality come together", hint="give both, or neither to see what is")
     wanted = parse_quality(quality) if quality else None
     with ExitStack() as stack:
-        if not coordination:
-            existing_bus(stack, bus)
-        service = existing_coordination(stack, coordination, bus)
+        service = group_coordination(stack, bus, coordination)
         names = known_groups(service, group)
         known = {name: _known(service, name) for name in names}
         if wanted is not None:
@@ -100,8 +95,8 @@ def lines(known: Qualities, members: Sequence[Member]) -> list[str]:
 
 def _members(service: Coordination, group: str) -> list[Member]:
     """The engines that gave word lately."""
-    from hotspare.cli.shared.group_report import SILENT_MS_MAX
     from hotspare.ha.rules.membership import present
+    from hotspare.operate.groups import SILENT_MS_MAX
 
     return present(service.members(group), SILENT_MS_MAX)
 

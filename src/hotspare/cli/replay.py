@@ -13,10 +13,12 @@ from hotspare.base.places import absolute_path
 from hotspare.cli.shared.places import PATH
 from hotspare.cli.shared.values import (
     DateFormatOption,
+    HomeOption,
     MemoryOption,
     PageFolderOption,
     PlainOption,
     ProjectNameOption,
+    SetOption,
     StampUnitOption,
 )
 
@@ -71,11 +73,11 @@ def command(
     dateformat: DateFormatOption = "",
     stamp_unit: StampUnitOption = "",
     doubles: Annotated[Doubles, typer.Option(help="Six decimals, or the shortest text that reads back.")] = Doubles.FIXED,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    set_: SetOption = None,
     project_name: ProjectNameOption = "",
     memory: MemoryOption = "",
     page_folder: PageFolderOption = None,
-    home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.", **PATH)] = None,
+    home: HomeOption = None,
 ) -> None:
     """Run a project over files to their end. Nothing waits for a clock; equal files give equal outputs.
 

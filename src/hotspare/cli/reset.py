@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hotspare.base.places import absolute_path
-from hotspare.cli.shared.places import URL
-from hotspare.cli.shared.values import ProjectNameOption
-
-if TYPE_CHECKING:
-    from hotspare.coordination.contract import Coordination
+from hotspare.cli.shared.places import PREFIX, BusOption, CoordinationOption, PrefixOption, StoreOption
+from hotspare.cli.shared.values import ProjectNameOption, SetOption
 
 
 def command(
     project: Annotated[Path | None, typer.Argument(help="Project file whose group is meant.", parser=absolute_path)] = None,
     *,
     group: Annotated[str, typer.Option(help="Instead of a project's file: the group, PREFIX.PROJECT, with all its shards")] = "",
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)],
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
-    prefix: Annotated[str, typer.Option(help="First part of all topic names, with a project's file.")] = "hotspare",
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    bus: BusOption,
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
+    prefix: PrefixOption = PREFIX,
+    set_: SetOption = None,
     project_name: ProjectNameOption = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also where engines of other machines may be alive.")] = False,
@@ -32,11 +29,9 @@ def command(
     """Forget a group's state: it begins anew with the input that is kept. Its output topics are emptied; the epoch stays."""
     from hotspare.base.errors import UsageError
     from hotspare.bus.naming import checked_prefix, group_name
-    from hotspare.cli.shared.existing import existing_store
-    from hotspare.cli.shared.living import Others, refuse_if_alive
     from hotspare.cli.shared.project_file import loaded_project
-    from hotspare.cli.status import known_groups, open_sources
-    from hotspare.ha.effects.upgrading import forget, places
+    from hotspare.operate.groups import Others, existing_store, known_groups, open_sources
+    from hotspare.operate.reset import Reset
     from hotspare.stores.contract import Access
 
     if (project is None) == (not group):
@@ -45,32 +40,13 @@ def command(
         group = group_name(checked_prefix(prefix), loaded_project(project, set_, name=project_name).project.name)
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)
-        groups, kept = known_groups(sources.coordination, group), existing_store(stack, store, bus, Access.CHANGE)
-        for each in groups:
-            refuse_if_alive(sources.coordination, each, Others.GONE if force else Others.UNKNOWN)
-        _refuse_if_read(sources.coordination, group)
-        count = sum(len(sources.store.list(each)) for each in groups) if sources.store is not None else 0
+        kept = existing_store(stack, store, bus, Access.CHANGE)
+        assert sources.bus is not None
+        reset = Reset(sources.bus, sources.coordination, kept, known_groups(sources.coordination, group))
+        reset.refuse(group, Others.GONE if force else Others.UNKNOWN)
+        count = sum(len(sources.store.list(each)) for each in reset.groups) if sources.store is not None else 0
         if not yes:
             typer.confirm(f"forget group {group} with {count} snapshots, and empty its output topics?", abort=True)
-        # in this order, so that a reset that was cut short leaves nothing that stands ahead of what is published
-        assert sources.bus is not None
-        for each in groups:
-            if kept is not None:
-                for place in places(sources.coordination, each):
-                    kept.forget(place)
-            forget(sources.coordination, each)
-            sources.bus.forget(each)
+        reset.run()
     typer.echo(f"group {group} is forgotten, with {count} snapshots")
     typer.echo("its output topics begin anew: files that subscribers wrote, and FILE.position beside each, are to be removed")
-
-
-def _refuse_if_read(service: Coordination, group: str) -> None:
-    """UsageError naming a group that reads an output stream of this one. It would take the beginning of the new stream for what
-    follows the old one, and hold the rows of both."""
-    from hotspare.base.errors import UsageError
-    from hotspare.ha.effects.joining import groups_behind
-
-    behind = groups_behind(service, group)
-    if behind:
-        what = f"group {behind[0]} reads what group {group} puts out, and would take the new stream for the rest of the old one"
-        raise UsageError(what, hint=f"forget it first, with: hotspare reset --group {behind[0]}")

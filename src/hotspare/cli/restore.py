@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.base.places import absolute_path, absolute_place
-from hotspare.cli.shared.places import URL
-from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
+from hotspare.cli.shared.places import PREFIX, BusOption, CoordinationOption, PrefixOption, StoreOption
+from hotspare.cli.shared.values import ProjectNameOption, SetOption, ShardsOption
 
 if TYPE_CHECKING:
     from hotspare.ha.effects.restoring import Found
@@ -26,12 +26,12 @@ def command(
         str, typer.Argument(help="newest, a name or its beginning, time:2026-01-31T08:00, or position:12345.")
     ] = "newest",
     *,
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)],
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
-    prefix: Annotated[str, typer.Option(help="First part of topic names; with the project's name, the group.")] = "hotspare",
+    bus: BusOption,
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
+    prefix: PrefixOption = PREFIX,
     check: Annotated[bool, typer.Option("--check", help="Only compare it with the topics.")] = False,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    set_: SetOption = None,
     project_name: ProjectNameOption = "",
     shards: ShardsOption = 1,
 ) -> None:
@@ -39,7 +39,6 @@ def command(
 
     Whichever engine starts next begins there, and catches up. Engines that run are not disturbed.
     """
-    from hotspare.cli.shared.existing import existing_bus, existing_store
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.coordination.open import default_coordination_url, open_coordination
     from hotspare.flow.plan import compile_plan
@@ -47,6 +46,7 @@ def command(
     from hotspare.ha.effects.restoring import Destination, Source, find, take_over
     from hotspare.ha.effects.upgrading import OwnPlace
     from hotspare.host.restoring import destinations, store_url
+    from hotspare.operate.groups import existing_bus, existing_store
     from hotspare.stores.open import default_store_url, open_store
     from hotspare.stores.placed import PlacedStore
 

@@ -24,12 +24,16 @@ from hotspare.base.choices import (
     StartWhen,
 )
 from hotspare.base.places import absolute_path
-from hotspare.cli.shared.places import PATH, URL
-from hotspare.cli.shared.snapshots import SnapshotsOption, snapshot_settings
+from hotspare.cli.shared.places import PREFIX, BusOption, CoordinationOption, PrefixOption, StoreOption
+from hotspare.cli.shared.run_settings import SettingsOption, SnapshotsOption, in_file_alone, snapshot_settings
 from hotspare.cli.shared.values import (
+    PROJECT_PANEL,
+    STATE_PANEL,
+    HomeOption,
     MemoryOption,
     PageFolderOption,
     ProjectNameOption,
+    SetOption,
     ShardsOption,
     bindings,
     memory_bytes,
@@ -42,137 +46,170 @@ if TYPE_CHECKING:
     from hotspare.host.options import EngineOptions
     from hotspare.telemetry.log import Level
 
+_FAILOVER, _SPARK, _LOG = "Failover", "Spark", "Log"
+"""Headings of the help; options without one are those that every engine needs."""
+
+EngineOption = Annotated[str, typer.Option(help="Name of this engine in its group; by default host and process id.")]
+RunnerOption = Annotated[
+    RunnerKind,
+    typer.Option(help="What moves the batches: Spark; this process alone (local); or tasks of Spark, which run shards' engines."),
+]
+BindOption = Annotated[
+    list[str] | None,
+    typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.", rich_help_panel=PROJECT_PANEL),
+]
 AddressOption = Annotated[
     str,
     typer.Option(
         metavar="HOST[:PORT]",
         help="Where the group's other engines reach this one; by default this machine's address towards coordination and bus.",
+        rich_help_panel=_FAILOVER,
     ),
 ]
-ListenOption = Annotated[str, typer.Option(metavar="HOST[:PORT]", help="What to listen on for them, where it is not --address.")]
-
-HeadOption = Annotated[HeadPlace, typer.Option(help="Where events are decoded: the engine's process, or Spark's Python workers.")]
-KafkaReaderOption = Annotated[
-    KafkaReaderKind,
-    typer.Option(help="How Spark reads Kafka: by a task that follows the topics, or by its own source, in micro-batches."),
-]
-CreateTimeOption = Annotated[
-    CreateTime, typer.Option(help="What to do with inbound topics whose publishers set the times (Kafka's CreateTime).")
-]
-SkewOption = Annotated[
-    int, typer.Option(help="How far a message's time is believed without proof (docs/failover.md); all engines say the same.")
-]
-StallOption = Annotated[
-    int, typer.Option(help="How long Spark may not bring input that is known to be there, before the engine ends; 0: for ever.")
-]
-BusRetentionOption = Annotated[
-    int, typer.Option(help="How long an embedded bus keeps messages that nobody needs any more, in ms; 0 keeps them for ever.")
-]
-OtherStoreOption = Annotated[OtherStore, typer.Option(help="When the group's snapshots are in another store than this one.")]
-PoisonOption = Annotated[
-    OnPoison | None,
-    typer.Option(help="When the engine fails on an event, again and from the same state; of the whole group. [default: bad-event]"),
-]
-RunnerOption = Annotated[
-    RunnerKind,
-    typer.Option(help="What moves the batches; local does without Spark, partitioned runs the engines of shards as Spark's tasks."),
-]
-MasterOption = Annotated[
+ListenOption = Annotated[
     str,
+    typer.Option(metavar="HOST[:PORT]", help="What to listen on for them, if it is not --address.", rich_help_panel=_FAILOVER),
+]
+LeaseOption = Annotated[int, typer.Option(help="How long the active engine may show no progress.", rich_help_panel=_FAILOVER)]
+StartOption = Annotated[
+    StartWhen, typer.Option(help="When it joins its group: asked waits for `hotspare start`.", rich_help_panel=_FAILOVER)
+]
+SpareOption = Annotated[
+    SpareKind,
     typer.Option(
-        metavar="URL", help="For --runner partitioned: local[N], local-cluster[N,CORES,MB], spark://host:port, yarn, k8s://..."
+        help="What it is while another engine publishes: a cold spare has no state, and joins when no other engine is active.",
+        rich_help_panel=_FAILOVER,
     ),
 ]
-TasksOption = Annotated[
-    int, typer.Option(min=0, help="For --runner partitioned: tasks at most; 0: one for each slot, but not more than shards.")
-]
-ConfOption = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="For --runner partitioned: a setting of Spark.")
-]
-TaskLeaseOption = Annotated[
-    int, typer.Option(min=2_000, help="For --runner partitioned: how long a task and its driver may not hear of each other.")
-]
-RebalanceOption = Annotated[
-    int,
+JoinOption = Annotated[
+    JoinFrom,
     typer.Option(
-        min=0,
-        help="For --runner partitioned: how long an application is complete before it takes its share of active roles; 0: never.",
+        help="What it makes its state from: a snapshot, or recent input alone, if all state is bounded by time.",
+        rich_help_panel=_FAILOVER,
     ),
 ]
 RestoreOption = Annotated[
     str,
-    typer.Option(metavar="PATH-OR-URL[#SNAPSHOT]", help="Start from a snapshot persisted there; by default as the project says."),
+    typer.Option(
+        metavar="PATH-OR-URL[#SNAPSHOT]",
+        help="Start from a snapshot persisted there; by default as the project says.",
+        rich_help_panel=STATE_PANEL,
+    ),
 ]
-SpareOption = Annotated[
-    SpareKind, typer.Option(help="What it is while another one publishes: a cold one has no state, and joins when nobody does.")
+OtherStoreOption = Annotated[
+    OtherStore, typer.Option(help="What to do if the group already uses a different snapshot store.", rich_help_panel=STATE_PANEL)
 ]
-JoinOption = Annotated[
-    JoinFrom,
-    typer.Option(help="What it makes its state from: a snapshot, or recent input alone, where all state is bounded by time."),
+MasterOption = Annotated[
+    str,
+    typer.Option(
+        metavar="URL",
+        help="With --runner partitioned: local[N], local-cluster[N,CORES,MB], spark://host:port, yarn, k8s://...",
+        rich_help_panel=_SPARK,
+    ),
 ]
-SnapshotIntervalOption = Annotated[
-    int, typer.Option(help="Time between snapshots, where --snapshots does not say when; 0 takes none.")
+TasksOption = Annotated[
+    int,
+    typer.Option(
+        min=0, help="With --runner partitioned: tasks at most; 0: one per slot, but not more than shards.", rich_help_panel=_SPARK
+    ),
 ]
-BindOption = Annotated[
-    list[str] | None, typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.")
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="With --runner partitioned: a setting of Spark.", rich_help_panel=_SPARK),
+]
+HeadOption = Annotated[
+    HeadPlace,
+    typer.Option(help="Where events are decoded: the engine's process, or Spark's Python workers.", rich_help_panel=_SPARK),
+]
+LogFormatOption = Annotated[LogFormat, typer.Option(help="Form of the log on standard error.", rich_help_panel=_LOG)]
+LogLevelOption = Annotated[LogLevel, typer.Option(help="Least level of the lines of the log (docs/log.md).", rich_help_panel=_LOG)]
+
+KafkaReaderSetting = Annotated[
+    KafkaReaderKind, in_file_alone("How Spark reads Kafka: a task that follows the topics, or its own source in micro-batches.")
+]
+CreateTimeSetting = Annotated[
+    CreateTime, in_file_alone("What to do with inbound topics whose publishers set the times (Kafka's CreateTime).")
+]
+SkewSetting = Annotated[
+    int, in_file_alone("How far a message's time is believed without proof (docs/failover.md); the same for all engines.")
+]
+StallSetting = Annotated[int, in_file_alone("Exit if Spark delivers no input for this long although input is pending; 0: never.")]
+RetentionSetting = Annotated[
+    int, in_file_alone("How long an embedded bus keeps messages that no reader needs any more, in ms; 0: for ever.")
+]
+HeldSetting = Annotated[int, in_file_alone("Memory for held outputs in bytes; more go to disk.")]
+MessagesSetting = Annotated[int, in_file_alone("Messages in one batch at most.", min=1)]
+DivergenceSetting = Annotated[OnDivergence, in_file_alone("What to do if this engine's outputs alone differ.")]
+PoisonSetting = Annotated[
+    OnPoison | None,
+    in_file_alone(
+        "What to do if the engine fails on an event, again and from the same state: bad-event, or what the group does already."
+    ),
+]
+TaskLeaseSetting = Annotated[
+    int, in_file_alone("With --runner partitioned: how long a task and its driver may not hear of each other.", min=2_000)
+]
+RebalanceSetting = Annotated[
+    int,
+    in_file_alone(
+        "With --runner partitioned: how long an application is complete before it takes its share of active roles; 0: never.", min=0
+    ),
 ]
 
 
 def command(
     project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.", parser=absolute_path)],
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)],
-    prefix: Annotated[str, typer.Option(help="First part of topic names; with the project's name, the group.")] = "hotspare",
-    coordination: Annotated[str, typer.Option(help="Coordination; by default beside the bus.", **URL)] = "",
-    store: Annotated[str, typer.Option(help="Store for snapshots; by default beside the bus.", **URL)] = "",
-    engine: Annotated[str, typer.Option(help="Name of this engine in its group; by default host and process id.")] = "",
+    bus: BusOption,
+    prefix: PrefixOption = PREFIX,
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
+    engine: EngineOption = "",
+    runner: RunnerOption = RunnerKind.ORDERED,
+    shards: ShardsOption = 1,
+    settings: SettingsOption = None,
+    set_: SetOption = None,
+    project_name: ProjectNameOption = "",
+    bind: BindOption = None,
+    home: HomeOption = None,
     address: AddressOption = "",
     listen: ListenOption = "",
-    runner: RunnerOption = RunnerKind.ORDERED,
+    lease_ms: LeaseOption = 1000,
+    start: StartOption = StartWhen.AT_ONCE,
+    spare: SpareOption = SpareKind.HOT,
+    join: JoinOption = JoinFrom.SNAPSHOT,
+    snapshots: SnapshotsOption = None,
+    restore: RestoreOption = "",
+    other_store: OtherStoreOption = OtherStore.REFUSE,
+    memory: MemoryOption = "",
+    page_folder: PageFolderOption = None,
     master: MasterOption = "",
     tasks: TasksOption = 0,
     conf: ConfOption = None,
-    task_lease_ms: TaskLeaseOption = 10_000,
-    rebalance_after_ms: RebalanceOption = 60_000,
     head: HeadOption = HeadPlace.DRIVER,
-    kafka_reader: KafkaReaderOption = KafkaReaderKind.SPAN,
-    create_time: CreateTimeOption = CreateTime.REFUSE,
-    lease_ms: Annotated[int, typer.Option(help="How long the active engine may show no progress.")] = 1000,
-    snapshot_interval_ms: SnapshotIntervalOption = 5000,
-    snapshots: SnapshotsOption = None,
-    restore: RestoreOption = "",
-    start: Annotated[
-        StartWhen, typer.Option(help="When it joins its group: asked waits for `hotspare start`.")
-    ] = StartWhen.AT_ONCE,
-    spare: SpareOption = SpareKind.HOT,
-    join: JoinOption = JoinFrom.SNAPSHOT,
-    pipeline_stall_ms: StallOption = 300_000,
-    held_bytes_max: Annotated[int, typer.Option(help="Memory for held outputs; beyond it they go to disk.")] = 256 << 20,
-    skew_max_ms: SkewOption = 5000,
-    bus_retention_ms: BusRetentionOption = 0,
-    messages_max: Annotated[int, typer.Option(min=1, help="Most messages in one batch.")] = 20_000,
-    on_divergence: Annotated[OnDivergence, typer.Option(help="When this engine's outputs alone differ.")] = OnDivergence.STOP,
-    other_store: OtherStoreOption = OtherStore.REFUSE,
-    on_poison: PoisonOption = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
-    project_name: ProjectNameOption = "",
-    shards: ShardsOption = 1,
-    memory: MemoryOption = "",
-    page_folder: PageFolderOption = None,
-    bind: BindOption = None,
-    home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.", **PATH)] = None,
-    log_format: Annotated[LogFormat, typer.Option(help="Form of the log on standard error.")] = LogFormat.HUMAN,
-    log_level: Annotated[LogLevel, typer.Option(help="Least level of the lines of the log (docs/log.md).")] = LogLevel.INFO,
+    log_format: LogFormatOption = LogFormat.HUMAN,
+    log_level: LogLevelOption = LogLevel.INFO,
+    kafka_reader: KafkaReaderSetting = KafkaReaderKind.SPAN,
+    create_time: CreateTimeSetting = CreateTime.REFUSE,
+    skew_max_ms: SkewSetting = 5000,
+    pipeline_stall_ms: StallSetting = 300_000,
+    bus_retention_ms: RetentionSetting = 0,
+    held_bytes_max: HeldSetting = 256 << 20,
+    messages_max: MessagesSetting = 20_000,
+    on_divergence: DivergenceSetting = OnDivergence.STOP,
+    on_poison: PoisonSetting = None,
+    task_lease_ms: TaskLeaseSetting = 10_000,
+    rebalance_after_ms: RebalanceSetting = 60_000,
 ) -> None:
     """Run one engine. Start the same command again for a hot spare; the first one becomes active."""
     from hotspare.host.options import BatchLimits, EngineOptions, GroupSettings, default_engine_name
     from hotspare.host.restoring import snapshot_url
 
-    settings = GroupSettings(skew_max_ms=skew_max_ms, on_divergence=on_divergence, on_poison=on_poison, other_store=other_store)
-    settings = replace(settings, held_bytes_max=held_bytes_max, bus_retention_ms=bus_retention_ms, lease_ms=lease_ms)
-    settings = replace(settings, snapshot_interval_ms=snapshot_interval_ms, pipeline_stall_ms=pipeline_stall_ms)
-    settings = replace(settings, **snapshot_settings(snapshots or ()))
+    group = GroupSettings(skew_max_ms=skew_max_ms, on_divergence=on_divergence, on_poison=on_poison, other_store=other_store)
+    group = replace(group, held_bytes_max=held_bytes_max, bus_retention_ms=bus_retention_ms, lease_ms=lease_ms)
+    group = replace(group, pipeline_stall_ms=pipeline_stall_ms)
+    group = replace(group, **snapshot_settings(snapshots or ()))
     options = EngineOptions(project, bus, prefix, coordination, store, engine or default_engine_name(), address, listen, runner)
-    options = replace(options, head_place=head, kafka_reader=kafka_reader, create_time=create_time, settings=settings, join=join)
+    options = replace(options, head_place=head, kafka_reader=kafka_reader, create_time=create_time, settings=group, join=join)
     options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
     options = replace(options, properties=properties(set_ or ()), bindings=bindings(bind or ()), restore=snapshot_url(restore))
     options = replace(options, memory_bytes=memory_bytes(memory, page_folder), page_folder=page_folder, start=start, spare=spare)
@@ -203,7 +240,7 @@ def _start(options: EngineOptions, log: tuple[LogFormat, LogLevel], spark: _Spar
     if options.runner is RunnerKind.LOCAL:
         of_spark = {
             "--head": options.head_place is HeadPlace.WORKERS,
-            "--kafka-reader": options.kafka_reader is KafkaReaderKind.SOURCE,
+            "kafka-reader": options.kafka_reader is KafkaReaderKind.SOURCE,
         }
         refuse_idle(of_spark, "with --runner local", "leave it out, or say --runner ordered")
     raise typer.Exit(run_engine(options))

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
-from hotspare.cli.shared.places import URL
+from hotspare.cli.shared.places import BusOption, CoordinationOption
 
 
 def command(
     group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it.")],
     engine: Annotated[str, typer.Argument(help="Engine that waits: one of `hotspare run --start asked`.")],
     *,
-    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination is.", **URL)] = "",
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
+    bus: BusOption = "",
+    coordination: CoordinationOption = "",
 ) -> None:
     """Start an engine that was loaded with `hotspare run --start asked`. It restores, joins its group and catches up."""
-    from hotspare.cli.shared.ordering import ordered
     from hotspare.host.orders import EngineOrder
+    from hotspare.operate.groups import group_coordination
+    from hotspare.operate.orders import order
 
-    (member,) = ordered(group, engine, EngineOrder.START, bus, coordination)
+    with ExitStack() as stack:
+        (member,) = order(group_coordination(stack, bus, coordination), group, engine, EngineOrder.START)
     typer.echo(f"engine {engine}, process {member.process_id} on {member.host}, is told to start")

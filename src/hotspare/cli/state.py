@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hotspare.base.places import absolute_path
-from hotspare.cli.shared.inbound import MISSING, CreateOption, Target
-from hotspare.cli.shared.places import PATH, URL
-from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
+from hotspare.cli.shared.inbound import MISSING, CreateOption
+from hotspare.cli.shared.places import PATH, PREFIX, URL, BusOption, CoordinationOption, PrefixOption, StoreOption
+from hotspare.cli.shared.values import ProjectNameOption, SchemaFileOption, SetOption, ShardsOption, window_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from hotspare.coordination.contract import Coordination
     from hotspare.flow.plan import Plan
-    from hotspare.host.looking import Looked
+    from hotspare.operate.snapshots import Looked
     from hotspare.stores.contract import SnapshotInfo, Store
 
 HELP = "Look into the snapshots of a group: what is in them, rows of windows, and how two of them differ."
@@ -29,11 +29,7 @@ GroupArgument = Annotated[str, typer.Argument(help="Group, as `hotspare status` 
 SnapshotArgument = Annotated[
     str, typer.Argument(help="newest, a name or its beginning, time:2026-01-31T08:00, or position:12345.", show_default=True)
 ]
-BusOption = Annotated[str, typer.Option(help="Bus of the group; tells where coordination and snapshots are.", **URL)]
-CoordinationOption = Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)]
-StoreOption = Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)]
 ProjectOption = Annotated[Path | None, typer.Option(help="Project file, where the group's own text of it cannot be had.", **PATH)]
-SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")]
 PartOption = Annotated[str, typer.Option(help="Which of the window's parts: rows are those that it put out; `show` lists them.")]
 KeyOption = Annotated[list[str] | None, typer.Option("--key", metavar="VALUE", help="Rows with this key: a value per field.")]
@@ -84,8 +80,7 @@ def show(
 ) -> None:
     """Show what is in a snapshot and what running engines have of it in memory, or, with --window, rows of a window."""
     from hotspare.base.errors import UsageError
-    from hotspare.cli.looking.memory import memory_rows
-    from hotspare.host.looking import Wanted, look, rows
+    from hotspare.operate.snapshots import Wanted, look, memory_rows, rows
 
     if not window and (key or where or part != "rows"):
         raise UsageError("--key, --where and --part say which rows of a window are meant", hint="give --window QUERY/WINDOW, too")
@@ -124,8 +119,8 @@ def export(
     project_name: ProjectNameOption = "",
 ) -> None:
     """Write rows of a window to a file."""
-    from hotspare.cli.looking.export import write_rows
-    from hotspare.host.looking import Wanted, look, rows
+    from hotspare.operate.row_files import write_rows
+    from hotspare.operate.snapshots import Wanted, look, rows
 
     with ExitStack() as stack:
         place = _opened(stack, bus, coordination, store)
@@ -154,9 +149,8 @@ def diff(
     project_name: ProjectNameOption = "",
 ) -> None:
     """Compare two snapshots: rows that came, went and changed. Exit status 1 where anything differs."""
-    from hotspare.cli.looking.compared import changes, other_differences
-    from hotspare.cli.shared.existing import existing_store
-    from hotspare.host.looking import look
+    from hotspare.operate.groups import existing_store
+    from hotspare.operate.snapshots import changes, look, other_differences
 
     with ExitStack() as stack:
         place = _opened(stack, bus, coordination, store)
@@ -187,12 +181,13 @@ def import_(
     ],
     *,
     window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Source window that the rows are for.")],
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)],
-    prefix: Annotated[str, typer.Option(help="First part of all topic names.")] = "hotspare",
-    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
+    bus: BusOption,
+    prefix: PrefixOption = PREFIX,
+    project: SchemaFileOption = None,
     set_: SetOption = None,
     shards: ShardsOption = 1,
     create: CreateOption = False,
+    coordination: CoordinationOption = "",
 ) -> None:
     """Bring rows into a source window, as events that update or insert: all engines take them as input.
 
@@ -200,10 +195,14 @@ def import_(
     """
     from hotspare.base.errors import UsageError
     from hotspare.bus.open import open_bus
-    from hotspare.cli.looking.bringing import bring_rows
-    from hotspare.cli.shared.inbound import say_brought
+    from hotspare.cli.shared.inbound import known_target, say_brought, say_notice
+    from hotspare.cli.shared.interrupt import stop_on_signal
     from hotspare.cli.shared.project_file import source_rows
+    from hotspare.cli.shared.turns import say_trouble
+    from hotspare.operate.inbound import Target, inbound_place
+    from hotspare.operate.row_files import bring_rows, rows_in
 
+    where = Target(bus, prefix, window_path(window), None, shards, missing=MISSING[create], coordination_url=coordination)
     with closing(open_bus(bus)) as opened:
         try:
             known = source_rows(opened, prefix, project, set_, window)
@@ -212,10 +211,13 @@ def import_(
             raise UsageError(
                 f"rows are brought into source windows alone: {error.message}", detail=detail, hint=error.hint
             ) from None
+        target = known_target(opened, where, known)
         if known.schema is None:
             raise UsageError(f"the schema of {window} is not known here", hint="give --project FILE")
-        target = Target(bus, prefix, window, shards=shards, partition_by=known.partition_by, missing=MISSING[create])
-        done = bring_rows(opened, target, file, known.schema)
+        rows = rows_in(file, known.schema)  # before the topic is created, if it is
+        place = inbound_place(opened, target, known.schema, say_notice)
+        with stop_on_signal() as stop:
+            done = bring_rows(opened, place, rows, stop, say_trouble)
     say_brought(done, file, window)
 
 
@@ -231,7 +233,7 @@ class _Place:
 
 def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _Place:
     from hotspare.base.errors import UsageError
-    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_snapshots, existing_store
+    from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots, existing_store
 
     if not (bus or store):
         raise UsageError("where the snapshots are is not said", hint="give --store URL, or --bus URL, beside which they are")
@@ -261,7 +263,7 @@ def _groups(place: _Place, group: str) -> Sequence[str]:
 def _plan(place: _Place, looked: Looked, file: Path | None, texts: Sequence[str] | None, name: str) -> Plan:
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.flow.plan import compile_plan
-    from hotspare.host.looking import plan_of
+    from hotspare.operate.snapshots import plan_of
 
     if file is not None:
         return compile_plan(loaded_project(file, texts, name=name).resolved)

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hotspare.cli.shared.places import URL
+from hotspare.cli.shared.places import BusOption, CoordinationOption, StoreOption
 
 if TYPE_CHECKING:
-    from hotspare.cli.shared.group_report import Document, GroupSources
-    from hotspare.coordination.contract import Coordination
+    from hotspare.operate.report import Document
 
 
 def command(
     *,
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db; tells where coordination and snapshots are.", **URL)] = "",
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
+    bus: BusOption = "",
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
     group: Annotated[str, typer.Option(help="Only this group, PREFIX.PROJECT or PREFIX.PROJECT/SHARD")] = "",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Everything that is known, a block for each engine.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as one JSON document.")] = False,
@@ -34,7 +33,8 @@ def command(
     from hotspare.cli.looking.details import details
     from hotspare.cli.looking.screen import has_active, screen
     from hotspare.cli.shared.display import print_table
-    from hotspare.cli.shared.group_report import report
+    from hotspare.operate.groups import known_groups, open_sources
+    from hotspare.operate.report import report
 
     with ExitStack() as stack:
         sources = open_sources(stack, bus, coordination, store)
@@ -45,7 +45,7 @@ def command(
         typer.echo("no group was ever started here")
     else:
         columns = shutil.get_terminal_size().columns
-        for line in shard_lines(document):
+        for line in shard_lines(document, columns):
             typer.echo(line)
         lines = screen(document, time.time_ns() // 1000, columns)
         if verbose:
@@ -58,61 +58,22 @@ def command(
         raise typer.Exit(1)
 
 
-def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> GroupSources:
-    """Bus, coordination and store by URL or beside the bus; closed with `stack`. UsageError where nothing says where they are,
-    and where a file that is named does not exist."""
-    from hotspare.base.errors import UsageError
-    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_snapshots
-    from hotspare.cli.shared.group_report import GroupSources
-
-    if not bus and not coordination:
-        raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
-    opened_bus = existing_bus(stack, bus) if bus else None
-    service = existing_coordination(stack, coordination, bus)
-    return GroupSources(service, opened_bus, existing_snapshots(stack, store, bus, service))
-
-
-def known_groups(service: Coordination, group: str) -> list[str]:
-    """Returns the group of this name, or the groups of all shards if the project is divided. The name may be that of the project if
-    only one prefix has it. UsageError if no group has the name, or several have it."""
-    from hotspare.base.errors import UsageError
+def shard_lines(document: Document, columns: int) -> list[str]:
+    """Returns for each project that is divided which engine is active for which of its shards, wrapped at the screen's width."""
     from hotspare.bus.naming import own_partition, whole_group
-
-    groups = service.groups()
-    names = {*groups, *map(whole_group, groups)}
-    found = [group] if group in names else sorted({name for name in names if name.endswith(f".{group}")})
-    if not found:
-        raise UsageError(f"no group is called {group}", hint="groups: " + (", ".join(groups) or "none"))
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} groups are of project {group}", hint="name one of them: " + ", ".join(found))
-    shards = [each for each in groups if whole_group(each) == found[0] != each]
-    return sorted(shards, key=own_partition) or found
-
-
-def known_group(service: Coordination, group: str) -> str:
-    """Returns the one group of this name, as `known_groups` finds it. UsageError also if the project is divided."""
-    from hotspare.base.errors import UsageError
-
-    found = known_groups(service, group)
-    if len(found) > 1:
-        raise UsageError(f"{group} is in {len(found)} shards", hint="name one of them: " + ", ".join(found[:3]) + " ...")
-    return found[0]
-
-
-def shard_lines(document: Document) -> list[str]:
-    """Of each project that is divided, who is active for which of its shards."""
-    from hotspare.bus.naming import own_partition, whole_group
+    from hotspare.cli.looking.screen import wrapped
 
     active: dict[str, dict[str, list[int]]] = {}
     for group in document["groups"]:
         name = group["group"]
         if whole_group(name) != name:
             active.setdefault(whole_group(name), {}).setdefault(group["active"] or "nobody", []).append(own_partition(name))
-    return [
+    lines = (
         f"project {whole} in {sum(map(len, by_engine.values()))} shards: "
         + "; ".join(f"{engine} active for {', '.join(map(str, sorted(numbers)))}" for engine, numbers in sorted(by_engine.items()))
         for whole, by_engine in active.items()
-    ]
+    )
+    return [part for line in lines for part in wrapped(line, columns)]
 
 
 HOSTED_COLUMNS = ("project", "shard", "application", "task", "executor", "role", "position", "lag")

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
-from hotspare.cli.shared.places import URL
+from hotspare.cli.shared.places import BusOption, CoordinationOption
 
 
 def command(
     group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it.")],
     engine: Annotated[str, typer.Argument(help="Engine that is to end; by default every engine of the group.")] = "",
     *,
-    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination is.", **URL)] = "",
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
+    bus: BusOption = "",
+    coordination: CoordinationOption = "",
 ) -> None:
     """Ask engines to end as Ctrl-C does: an engine commits what it has, and passes its role to a spare.
 
     Of a whole group the active engine is asked last.
     """
-    from hotspare.cli.shared.ordering import ordered
     from hotspare.host.orders import EngineOrder
+    from hotspare.operate.groups import group_coordination
+    from hotspare.operate.orders import order
 
-    for member in ordered(group, engine, EngineOrder.STOP, bus, coordination):
+    with ExitStack() as stack:
+        told = order(group_coordination(stack, bus, coordination), group, engine, EngineOrder.STOP)
+    for member in told:
         typer.echo(f"engine {member.engine}, process {member.process_id} on {member.host}, is asked to stop")

@@ -13,11 +13,10 @@ import typer
 
 from hotspare.base.choices import CsvForm, Doubles
 from hotspare.base.places import absolute_place, file_at
-from hotspare.cli.shared.places import PATH, URL
+from hotspare.cli.shared.places import PREFIX, BusOption, CoordinationOption, PrefixOption
 from hotspare.cli.shared.sending import TargetTopic, check_target, send_others
 from hotspare.cli.shared.stream import Stream
 from hotspare.cli.shared.turns import (
-    CoordinationOption,
     GroupOption,
     LeaseOption,
     Lines,
@@ -30,7 +29,16 @@ from hotspare.cli.shared.turns import (
     say_trouble,
     transport,
 )
-from hotspare.cli.shared.values import DateFormatOption, PlainOption, csv_style, prefix_of, refuse_idle, window_path
+from hotspare.cli.shared.values import (
+    DateFormatOption,
+    PlainOption,
+    SchemaFileOption,
+    SetOption,
+    csv_style,
+    prefix_of,
+    refuse_idle,
+    window_path,
+)
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.canonical import FileFormat
@@ -68,12 +76,12 @@ class _Header(StrEnum):
 def command(
     file: _FileArgument,
     *,
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)] = "",
+    bus: BusOption = "",
     window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Window whose outputs are wanted.")] = "",
     bad: Annotated[str, typer.Option(metavar="PROJECT", help="Instead of a window: the bad events of this project.")] = "",
-    prefix: Annotated[str, typer.Option(help="First part of all topic names.")] = "hotspare",
-    project: Annotated[Path | None, typer.Option(help="Project file, for the schema; by default the bus tells it.", **PATH)] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    prefix: PrefixOption = PREFIX,
+    project: SchemaFileOption = None,
+    set_: SetOption = None,
     plain: PlainOption = False,
     header: Annotated[_Header, typer.Option(help="Title line: none, the fields, or opcode and flags too.")] = _Header.false,
     collapse: Annotated[bool, typer.Option("--collapse", help="An update is one row with the new values.")] = False,
@@ -154,8 +162,8 @@ def subscribe_rows(
     from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
     from hotspare.adapters.sockets.line_socket import parse_address
     from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
-    from hotspare.cli.shared.existing import existing_bus
     from hotspare.cli.shared.project_file import Side, row_prefix, window_schema
+    from hotspare.operate.groups import existing_bus
 
     prefix = checked_prefix(stream.prefix)
     with contextlib.ExitStack() as stack:

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from hotspare.base.retry import Retry
-from hotspare.cli.shared.places import URL
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from hotspare.coordination.contract import Coordination, Leader
-
-_POLL_S = 0.02
+from hotspare.cli.shared.places import BusOption, CoordinationOption
 
 
 def command(
     group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it; PREFIX.PROJECT: of a project in shards all.")],
     *,
-    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination is.", **URL)] = "",
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
+    bus: BusOption = "",
+    coordination: CoordinationOption = "",
     to: Annotated[str, typer.Option(help="Engine that is to become active; by default the best spare.")] = "",
     shard: Annotated[list[int] | None, typer.Option(min=0, help="Of a project in shards these alone; may be given again.")] = None,
     application: Annotated[
@@ -36,145 +28,21 @@ def command(
 ) -> None:
     """Ask the active engine to hand its role over, and wait until another one is active."""
     from hotspare.base.errors import UsageError
-    from hotspare.cli.shared.existing import existing_bus, existing_coordination
-    from hotspare.cli.status import known_groups
+    from hotspare.operate.groups import group_coordination, known_groups
+    from hotspare.operate.switchover import moved, moves_to_application, moves_to_equal_shares, of_shards
 
-    if not (bus or coordination):
-        raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
     said = [name for name, is_said in {"--spread": spread, "--to": to, "--application": application}.items() if is_said]
     if len(said) > 1:
         raise UsageError(f"{said[0]} and {said[1]} contradict each other", hint="leave one out")
     with ExitStack() as stack:
-        if not coordination:
-            existing_bus(stack, bus)
-        service = existing_coordination(stack, coordination, bus)
-        groups = _of_shards(known_groups(service, group), shard or ())
+        service = group_coordination(stack, bus, coordination)
+        groups = of_shards(known_groups(service, group), shard or ())
         if application:
-            moves = _to_application(service, groups, application)
+            moves = moves_to_application(service, groups, application)
         else:
-            moves = _spread(service, groups) if spread else dict.fromkeys(groups, to)
+            moves = moves_to_equal_shares(service, groups) if spread else dict.fromkeys(groups, to)
         if not moves:
             typer.echo(f"{application} is active already" if application else "every engine has its share already")
         for name, engine in moves.items():
-            told = _moved(service, name, engine, timeout_s)
+            told = moved(service, name, engine, timeout_s)
             typer.echo(f"{name}: {told}" if len(groups) > 1 else told)
-
-
-def _moved(service: Coordination, group: str, to: str, timeout_s: float) -> str:
-    """Move the role of one group, and say who has it. UsageError where that cannot be."""
-    from hotspare.base.errors import UsageError
-    from hotspare.host.starting import STARTING
-
-    before = service.leader(group)
-    members = service.members(group)
-    names = [m.engine for m in members]
-    if not before.holder:
-        raise UsageError(f"group {group} has no active engine", hint="`hotspare status` shows the groups")
-    if to and to not in names:
-        raise UsageError(f"group {group} has no engine {to}", hint="engines: " + ", ".join(names))
-    if to == before.holder:
-        return f"{to} is active already"
-    if [m.engine for m in members if STARTING not in m.detail] == [before.holder]:
-        hint = "start another engine: the same command, on this machine or another"
-        if names != [before.holder]:
-            hint = "one is starting: wait until `hotspare status` shows it as a spare"
-        raise UsageError(f"group {group} has no spare", hint=hint)
-    after = switched(service, group, before, to, timeout_s)
-    return f"{after.holder} is active under epoch {after.epoch}, after {before.holder}"
-
-
-def _of_shards(groups: Sequence[str], shards: Collection[int]) -> list[str]:
-    """Those of the groups that are of these shards; all where none is named. UsageError where there is no such shard."""
-    from hotspare.base.errors import UsageError
-    from hotspare.bus.naming import own_partition, whole_group
-
-    if not shards:
-        return list(groups)
-    numbers = {own_partition(group): group for group in groups if whole_group(group) != group}
-    if unknown := sorted(set(shards) - numbers.keys()):
-        hint = f"shards: {', '.join(map(str, sorted(numbers)))}" if numbers else f"{groups[0]} is not divided: leave --shard out"
-        raise UsageError(f"there is no shard {unknown[0]}", hint=hint)
-    return [numbers[shard] for shard in sorted(set(shards))]
-
-
-def _to_application(service: Coordination, groups: Sequence[str], application: str) -> dict[str, str]:
-    """By those groups that have to move: its engine. UsageError where it has none that could take over."""
-    from hotspare.base.errors import UsageError
-    from hotspare.host.partitioned.role_sharing import shard_role
-
-    moves: dict[str, str] = {}
-    for group in groups:
-        role = shard_role(service, group)
-        if role.active == application:
-            continue
-        if application not in role.spares:
-            others = ", ".join(sorted(role.spares)) or "none"
-            raise UsageError(f"application {application} has no spare of group {group}", hint=f"applications that have: {others}")
-        moves[group] = role.spares[application]
-    return moves
-
-
-def _spread(service: Coordination, groups: Collection[str]) -> dict[str, str]:
-    """By those groups that have to move: to whom. Only engines count that gave word lately."""
-    from hotspare.cli.shared.group_report import SILENT_MS_MAX
-    from hotspare.ha.member_record import spares_of
-
-    active = {group: service.leader(group).holder for group in groups}
-    spares = {
-        group: {m.engine for m in spares_of(service.members(group), holder, SILENT_MS_MAX)} for group, holder in active.items()
-    }
-    return moves_to_spread(active, spares)
-
-
-def moves_to_spread(active: Mapping[str, str], spares: Mapping[str, Collection[str]]) -> dict[str, str]:
-    """The fewest moves, by group, after which no engine is active in two groups more than one that is its spare there.
-
-    `active`: of each group the engine that has the role, "" for nobody; `spares`: who could have it.
-    """
-    now, moved = dict(active), dict[str, str]()
-    while True:
-        count = {engine: 0 for each in spares.values() for engine in each}
-        for engine in filter(None, now.values()):
-            count[engine] = count.get(engine, 0) + 1
-        gains = [
-            (count[holder] - count[engine], group, engine)
-            for group, holder in now.items()
-            if holder and group not in moved
-            for engine in spares[group]
-            if engine != holder and count[holder] - count[engine] > 1
-        ]
-        if not gains:
-            return moved
-        _, group, engine = min(gains, key=lambda gain: (-gain[0], gain[1:]))
-        now[group] = moved[group] = engine
-
-
-def switched(service: Coordination, group: str, before: Leader, to: str, timeout_s: float) -> Leader:
-    """The new leader. UsageError where another engine than `to`, or nobody, became it; then nothing is asked any more."""
-    from hotspare.base.errors import UsageError
-
-    hint = "`hotspare status` shows the engines"
-    service.ask_switchover(group, to)
-    try:
-        leader = _next_leader(service, group, before.epoch, timeout_s)
-    except BaseException:
-        service.withdraw_switchover(group)
-        raise
-    if leader is None:
-        # else the role would be given up later, when nobody expects it
-        service.withdraw_switchover(group)
-        leader = _next_leader(service, group, before.epoch, 0)
-    if leader is None:
-        raise UsageError(f"no other engine became active within {timeout_s:g} s", detail="the request is withdrawn", hint=hint)
-    if to and leader.holder != to:
-        raise UsageError(f"{leader.holder} became active under epoch {leader.epoch}, not {to}", hint=hint)
-    return leader
-
-
-def _next_leader(service: Coordination, group: str, epoch: int, timeout_s: float) -> Leader | None:
-    """Who holds a newer epoch than `epoch`; None if nobody does until `timeout_s` has passed."""
-    for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
-        leader = service.leader(group)
-        if leader.epoch > epoch and leader.holder:
-            return leader
-    return None

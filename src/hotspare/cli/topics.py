@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hotspare.cli.shared.places import URL
+from hotspare.cli.shared.places import BusOption
 
 if TYPE_CHECKING:
     from hotspare.bus.contract import Bus, Deviation, Partition
@@ -21,7 +21,7 @@ _INPUT = "input"
 
 def command(
     *,
-    bus: Annotated[str, typer.Option(help="Bus, e.g. sqlite:///demo.db", **URL)],
+    bus: BusOption,
     prefix: Annotated[str, typer.Option(help="Only topics whose name begins with this.")] = "",
     sources: Annotated[bool, typer.Option("--sources", help="Instead: the sources that were published, and how far.")] = False,
     forget_source: Annotated[str, typer.Option(metavar="SOURCE", help="Forget how far this one was published.")] = "",
@@ -32,7 +32,7 @@ def command(
     """List the topics of a bus: owners, offsets, when the newest message came, and which settings are unlike hotspare's wishes."""
     from contextlib import ExitStack
 
-    from hotspare.cli.shared.existing import existing_bus
+    from hotspare.operate.groups import existing_bus
 
     tell = _tell_as_json if as_json else _tell_as_table
     with ExitStack() as stack:

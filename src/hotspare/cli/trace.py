@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.base.choices import Since
-from hotspare.cli.shared.places import URL
+from hotspare.cli.shared.places import BusOption, CoordinationOption, StoreOption
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,9 +18,9 @@ def command(
     group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it; PREFIX.PROJECT/SHARD is a shard.")],
     windows: Annotated[list[str], typer.Argument(metavar="WINDOW...", help="QUERY/WINDOW, published or not.")],
     *,
-    bus: Annotated[str, typer.Option(help="Bus of the group; tells where coordination and snapshots are.", **URL)],
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
+    bus: BusOption,
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
     since: Annotated[Since, typer.Option(help="Events that come from now on, or all since the newest snapshot.")] = Since.NOW,
     to_end: Annotated[bool, typer.Option("--to-end", help="End with what is on the inbound topics now.")] = False,
 ) -> None:
@@ -30,10 +30,9 @@ def command(
     memory of an engine. Engines are not asked, and do not notice.
     """
     from hotspare.adapters.files.subscriber import Until
-    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_snapshots
     from hotspare.cli.shared.interrupt import stop_on_signal
-    from hotspare.cli.status import known_group
-    from hotspare.host.watching import WatchedGroup, Watcher
+    from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots, known_group
+    from hotspare.operate.watching import WatchedGroup, Watcher
 
     with ExitStack() as stack:
         opened = existing_bus(stack, bus)

@@ -9,26 +9,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.base.places import absolute_path
-from hotspare.cli.shared.places import URL
-from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
+from hotspare.cli.shared.places import PREFIX, BusOption, CoordinationOption, PrefixOption, StoreOption
+from hotspare.cli.shared.values import ProjectNameOption, SetOption, ShardsOption
 
 if TYPE_CHECKING:
     from hotspare.flow.upgrade import Upgrade
-    from hotspare.host.upgrading import Planned
+    from hotspare.operate.upgrade_steps import UpgradeWay
+    from hotspare.operate.upgrading import Planned
     from hotspare.stores.contract import SnapshotInfo
 
 
 def command(
     project: Annotated[Path, typer.Argument(help="The changed project, YAML or ESP XML.", parser=absolute_path)],
     *,
-    bus: Annotated[str, typer.Option(help="Bus of the group.", **URL)],
-    coordination: Annotated[str, typer.Option(help="Coordination, where it is not beside the bus.", **URL)] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
-    prefix: Annotated[str, typer.Option(help="First part of topic names; with the project's name, the group.")] = "hotspare",
+    bus: BusOption,
+    coordination: CoordinationOption = "",
+    store: StoreOption = "",
+    prefix: PrefixOption = PREFIX,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it means.")] = False,
     empty: Annotated[bool, typer.Option("--empty", help="Windows that changed begin empty, also where topics hold all.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Also where engines of other machines may be alive.")] = False,
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    set_: SetOption = None,
     project_name: ProjectNameOption = "",
     shards: ShardsOption = 1,
     beside: Annotated[
@@ -46,17 +47,16 @@ def command(
     """
     from hotspare.base.shard import shards_of
     from hotspare.bus.naming import checked_prefix, group_name
-    from hotspare.cli.shared.existing import existing_bus, existing_coordination
-    from hotspare.cli.shared.living import Others, refuse_if_alive
     from hotspare.cli.shared.project_file import loaded_project
-    from hotspare.cli.upgrading import beside as steps
     from hotspare.flow.plan import compile_plan
     from hotspare.flow.upgrade import Past
-    from hotspare.host.upgrading import Places, Wish, planned, upgrade
+    from hotspare.operate.groups import Others, existing_bus, existing_coordination, refuse_if_alive
+    from hotspare.operate.upgrade_steps import UpgradeStep, UpgradeWay, described, performed
+    from hotspare.operate.upgrading import Places, Wish, planned, upgrade
     from hotspare.stores.open import default_store_url, open_store
 
-    way = steps.way(beside=beside, lead=lead, finish=finish, back=back)
-    steps.refuse_needless(way, empty=empty, force=force)
+    way = _way(beside=beside, lead=lead, finish=finish, back=back)
+    _refuse_needless(way, empty=empty, force=force)
     loaded = loaded_project(project, set_, name=project_name)
     with ExitStack() as stack:
         opened, service = existing_bus(stack, bus), existing_coordination(stack, coordination, bus)
@@ -67,10 +67,10 @@ def command(
         name = loaded.project.name
         found = [planned(group_name(prefix, name, shard), shard, wish, places) for shard in shards_of(shards)]
         _show(found)
-        step = steps.UpgradeStep(places, checked_prefix(prefix), shards, timeout_s)
-        if dry_run or way is not steps.UpgradeWay.STOPPED:
-            told = (f"{each.group}: {steps.told(step, each)}" for each in found)
-            for line in told if dry_run else steps.taken(way, step, found):
+        step = UpgradeStep(places, checked_prefix(prefix), shards, timeout_s)
+        if dry_run or way is not UpgradeWay.STOPPED:
+            states = (f"{each.group}: {described(step, each)}" for each in found)
+            for line in states if dry_run else performed(way, step, found):
                 typer.echo(line)
             return
         for each in (each for each in found if not each.is_done):
@@ -78,6 +78,29 @@ def command(
         for each in found:
             outcome = "runs this project already" if each.is_done else _outcome(each, upgrade(each, places))
             typer.echo(f"{each.group}: {outcome}")
+
+
+def _way(**said: bool) -> UpgradeWay:
+    """UsageError where two are said at once."""
+    from hotspare.base.errors import UsageError
+    from hotspare.operate.upgrade_steps import UpgradeWay
+
+    found = [each for each in UpgradeWay if said.get(each.value, False)]
+    if len(found) > 1:
+        raise UsageError(f"--{found[0].value} and --{found[1].value} contradict each other", hint="take one step after the other")
+    return found[0] if found else UpgradeWay.STOPPED
+
+
+def _refuse_needless(way: UpgradeWay, **said: bool) -> None:
+    """UsageError where an option is given that this way of upgrading does not heed."""
+    from hotspare.base.errors import UsageError
+    from hotspare.operate.upgrade_steps import UpgradeWay
+
+    heeding = {"force": (UpgradeWay.STOPPED,), "empty": (UpgradeWay.STOPPED, UpgradeWay.BESIDE)}
+    for option, ways in heeding.items():
+        if said.get(option, False) and way not in ways:
+            when = " and ".join("while no engine runs" if each is UpgradeWay.STOPPED else f"with --{each.value}" for each in ways)
+            raise UsageError(f"--{option} means nothing with --{way.value}", hint=f"--{option} counts {when}")
 
 
 def _show(found: list[Planned]) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotspare.base.places import absolute_path
-from hotspare.cli.shared.places import PATH, URL
-from hotspare.cli.shared.values import ProjectNameOption, ShardsOption
+from hotspare.cli.shared.places import PREFIX, URL, PrefixOption, StoreOption
+from hotspare.cli.shared.run_settings import SnapshotsOption, snapshot_settings
+from hotspare.cli.shared.values import HomeOption, ProjectNameOption, SetOption, ShardsOption
 
 if TYPE_CHECKING:
     from hotspare.flow.plan import Plan
@@ -21,16 +22,16 @@ if TYPE_CHECKING:
 def command(
     project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.", parser=absolute_path)],
     *,
-    prefix: Annotated[str, typer.Option(help="First part of all topic names, for the list of topics.")] = "hotspare",
-    set_: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.")] = None,
+    prefix: PrefixOption = PREFIX,
+    set_: SetOption = None,
     project_name: ProjectNameOption = "",
-    home: Annotated[Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.", **PATH)] = None,
+    home: HomeOption = None,
     topic_retention_ms: Annotated[
         int | None, typer.Option(min=1, help="How long the inbound topics keep messages; compared with what the windows need.")
     ] = None,
     bus: Annotated[str, typer.Option(help="Ask this bus how long its topics keep messages.", **URL)] = "",
-    store: Annotated[str, typer.Option(help="Store of snapshots, where it is not beside the bus.", **URL)] = "",
-    snapshot_interval_ms: Annotated[int, typer.Option(min=0, help="Time between snapshots; 0 takes none.")] = 5000,
+    store: StoreOption = "",
+    snapshots: SnapshotsOption = None,
     shards: ShardsOption = 1,
     check_code: Annotated[
         bool, typer.Option("--check-code", help="Run recorded input several ways; the project's own code has to give the same.")
@@ -59,7 +60,7 @@ def command(
     if (refusal := refused_shards(loaded.resolved, shards)) is not None:
         raise refusal
     groups = [group_name(prefix, loaded.project.name, shard) for shard in shards_of(shards)]
-    findings = _retention(plan, prefix, topic_retention_ms, bus, store, snapshot_interval_ms, groups)
+    findings = _retention(plan, prefix, topic_retention_ms, bus, store, snapshots or (), groups)
     for warning in loaded.warnings if verbose else brief(loaded.warnings):
         typer.echo(f"warning: {warning}", err=True)
     count = len(loaded.warnings) + _told(findings)
@@ -112,32 +113,32 @@ def _retention(
     topic_retention_ms: int | None,
     bus: str,
     store: str,
-    snapshot_interval_ms: int,
+    snapshots: Sequence[str],
     groups: Sequence[str],
 ) -> tuple[Finding, ...]:
     """What is to be said of topics that forget: of a retention that was given, of that of a bus, of the newest snapshot there."""
     import time
     from contextlib import ExitStack
 
-    from hotspare.cli.shared.existing import existing_bus, existing_coordination, existing_snapshots
     from hotspare.ha.rules.settings import GroupSettings
-    from hotspare.host.retention import check_newest_snapshot, snapshot_reach, topic_retentions
+    from hotspare.host.topic_checks import check_newest_snapshot, snapshot_reach, topic_retentions
     from hotspare.model.retention_needs import check_retention
+    from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots
 
     resolved = plan.resolved
     given = {} if topic_retention_ms is None else dict.fromkeys(resolved.sources, topic_retention_ms)
-    reach = snapshot_reach(GroupSettings(snapshot_interval_ms=snapshot_interval_ms))
+    reach = snapshot_reach(GroupSettings(**snapshot_settings(snapshots)))
     if not bus:
         return check_retention(resolved, plan.keeping, given, reach)
     with ExitStack() as stack:
         opened = existing_bus(stack, bus)
         retentions = {**topic_retentions(opened, prefix, resolved), **given}
         findings = check_retention(resolved, plan.keeping, retentions, reach)
-        snapshots = existing_snapshots(stack, store, bus, existing_coordination(stack, "", bus))
-        if not retentions or snapshots is None:
+        kept = existing_snapshots(stack, store, bus, existing_coordination(stack, "", bus))
+        if not retentions or kept is None:
             return findings
         now_us = time.time_ns() // 1000
-        ages = (check_newest_snapshot(snapshots, group, retentions, now_us) for group in groups)
+        ages = (check_newest_snapshot(kept, group, retentions, now_us) for group in groups)
         return (*findings, *(finding for each in ages for finding in each))
 
 

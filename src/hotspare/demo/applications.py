@@ -25,7 +25,7 @@ from hotspare.projects.load import load_project
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.runners.contract import SourceTopic
 from hotspare.testing.applications import Applications, Strike, Struck
-from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
+from hotspare.testing.cluster import Cluster, SpawnedEngine, settings_options, wait_until
 from hotspare.testing.recorder import OutputReader, ReferenceRun
 from hotspare.testing.verify import DeliveryVerdict, compare
 
@@ -119,9 +119,17 @@ class ApplicationsDemo:
         name = self.plan.resolved.project.name
         self.groups = tuple(group_name(PREFIX, name, shard) for shard in shards_of(options.shards))
         self.bus = open_bus(site.bus_url)
-        times = ("--task-lease-ms", str(options.task_lease_ms), "--rebalance-after-ms", str(options.rebalance_after_ms))
+        times = {"task-lease-ms": options.task_lease_ms, "rebalance-after-ms": options.rebalance_after_ms}
         shards = ("--shards", str(options.shards))
-        run_options = ("--runner", "partitioned", *options.spark, *times, *shards, "--store", site.store_url)
+        run_options = (
+            "--runner",
+            "partitioned",
+            *options.spark,
+            *settings_options(folder, times),
+            *shards,
+            "--store",
+            site.store_url,
+        )
         self.cluster = Cluster(
             self.project_file, site.bus_url, self.groups[0], PREFIX, folder, run_options, site.coordination_url, site.places
         )

@@ -90,7 +90,7 @@ class Recovery:
 
     def _decide(self, where: str, why: str) -> None:
         if self.on_poison is OnPoison.STOP:
-            hint = "this is a mistake of hotspare: report it; or begin the group anew with --on-poison bad-event"
+            hint = "this is a mistake of hotspare: report it; or begin the group anew with on-poison: bad-event"
             raise PoisonousEvent(f"the engine fails on {where}", detail=why, hint=hint)
         self.told(f"the engine fails on {where}, which becomes a bad event: {why}")
 

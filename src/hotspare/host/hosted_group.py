@@ -41,8 +41,7 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules.roles import ENDS, Role
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.host.alive import is_alive
-from hotspare.host.background import Background
-from hotspare.host.beside import Beside
+from hotspare.host.background import Background, Beside
 from hotspare.host.careful_core import CarefulCores, Recovery
 from hotspare.host.catching_up import CatchUp
 from hotspare.host.clock import monotonic_ms, pause
@@ -247,7 +246,7 @@ def runner_input(shared: Shared, pace: ReadPace, shard: Shard | None = None) -> 
     topics = _topics(shared, shard or Shard(0, options.shards))
     if options.kafka_reader is KafkaReaderKind.SOURCE and any(topic.kind is Inbound.OUTPUTS for topic in topics.inbound):
         what = "Spark's own Kafka source does not read streams of other projects"
-        raise UsageError(what, hint="leave --kafka-reader out")
+        raise UsageError(what, hint="leave kafka-reader out of the settings file")
     only = None if shard is None or shard.is_whole else shard.number
     return RunnerInput(
         bus_url=options.bus_url,

@@ -39,8 +39,9 @@ class EngineOptions:
     `restore`, `PATH-OR-URL#SNAPSHOT`, names a persisted snapshot to start from; "" leaves it to the project. An engine starts from
     the furthest snapshot that may be restored: this one, or one of the group's own.
 
-    `address`, `HOST` or `HOST:PORT`, is where the group's other engines reach this one; "" leaves it to `host.address`. `listen` is
-    what it listens on, by default the same; they differ behind a translation of addresses.
+    `address`, `HOST` or `HOST:PORT`, is where the group's other engines reach this one; "" leaves it to
+    `host.process.peer_addresses`. `listen` is what it listens on, by default the same; they differ behind a translation of
+    addresses.
     """
 
     project: Path

@@ -18,22 +18,25 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NoReturn, cast
+from typing import NoReturn, TypeVar, cast
 
 import hotspare
 from hotspare.adapters.metadata import describe, publish_metadata
+from hotspare.base.addresses import HostPort, address_towards, checked_host_port
 from hotspare.base.choices import KafkaReaderKind, RunnerKind, SpareKind, StartWhen
-from hotspare.base.errors import UsageError
+from hotspare.base.errors import BusLocked, UsageError
 from hotspare.base.inbound import Inbound
 from hotspare.base.interpreter import keep_freed_memory, pass_over_what_is_there, switch_often
+from hotspare.base.retry import Retry
 from hotspare.base.shard import shards_of
 from hotspare.base.stop_signals import stop_asked
 from hotspare.bus.contract import Readers
 from hotspare.bus.naming import checked_prefix
-from hotspare.bus.open import open_bus
-from hotspare.coordination.open import default_coordination_url, open_coordination
+from hotspare.bus.open import bus_servers, open_bus
+from hotspare.coordination.open import coordination_servers, default_coordination_url, open_coordination
 from hotspare.flow.head.head import Head
 from hotspare.flow.plan import compile_plan
 from hotspare.flow.semantics import SEMANTICS
@@ -44,21 +47,15 @@ from hotspare.ha.endings import Endings
 from hotspare.ha.group import GroupEngine
 from hotspare.ha.peers import PeerServer
 from hotspare.ha.rules.settings import GroupTopics
-from hotspare.host.address import peer_addresses
 from hotspare.host.background import Background
-from hotspare.host.cascades import check_streams_read
 from hotspare.host.clock import monotonic_ms
-from hotspare.host.cold import await_need
 from hotspare.host.hosted_group import HostedGroup, Shared, runner_input
-from hotspare.host.locked_bus import outwait_lock
-from hotspare.host.message_sizes import check_message_sizes
 from hotspare.host.options import EngineOptions
 from hotspare.host.orders import StopWatch, await_start
 from hotspare.host.project import checked_project
 from hotspare.host.recent_input import check_join
-from hotspare.host.retention import check_at_start
-from hotspare.host.starting import StartPhase, shown_start
-from hotspare.host.topic_settings import check_settings
+from hotspare.host.starting import StartPhase, await_need, shown_start
+from hotspare.host.topic_checks import check_at_start, check_message_sizes, check_settings, check_streams_read
 from hotspare.model.mistakes import brief
 from hotspare.model.partitioning import refused_shards
 from hotspare.projects.load import LoadedProject
@@ -69,12 +66,19 @@ from hotspare.stores.open import default_store_url, open_store
 from hotspare.stores.placed import PlacedStore
 from hotspare.telemetry.log import Log, LogEvent
 
+_WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_RUNNER_DIED = 70
 _STOP_MS_MAX = 5_000
 _JOINING_MAX = 8
 """Groups that join at a time; each that restores has its snapshot in memory twice for a moment."""
+LOCKED_WAIT_S = 30.0
+"""Longer than a publisher at work keeps a bus from one caller, also on a machine that is short of processors."""
+_LOCKED = Retry(lasting_s=LOCKED_WAIT_S)
+"""Without a pause: the bus itself waits for its lock, for a while, before it says that it is locked."""
+
+_T = TypeVar("_T")
 
 
 def run_engine(options: EngineOptions) -> int:
@@ -311,7 +315,7 @@ def make_ready(shared: Shared, log: Log) -> None:
 def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> Shared:
     """What all groups of a process use; it is closed with `stack`."""
     if options.shards > 1 and options.kafka_reader is KafkaReaderKind.SOURCE:
-        raise UsageError("--kafka-reader source reads for one group", hint="leave it away where a project has --shards")
+        raise UsageError("kafka-reader: source reads for one group", hint="leave it out if the project has --shards")
     plan = compile_plan(loaded.resolved)
     bus = open_bus(options.bus_url, Readers.MANY if options.shards > 1 else Readers.ONE)
     stack.callback(bus.close)
@@ -378,3 +382,28 @@ def _threads(work: Callable[[HostedGroup], None], groups: list[HostedGroup]) -> 
     finally:
         for thread in threads:
             thread.join()
+
+
+def peer_addresses(options: EngineOptions, coordination_url: str) -> tuple[HostPort, HostPort]:
+    """(where to listen, where the others reach this engine). UsageError where the second cannot be told.
+
+    By default it is reached from this machine alone while bus and coordination are on this machine; else at the address by which
+    this machine reaches the first server of coordination, or of the bus, that is elsewhere (DESIGN section 5).
+    """
+    listen = checked_host_port(options.listen, "--listen") if options.listen else None
+    if options.address:
+        address = checked_host_port(options.address, "--address")
+    elif listen is not None and listen.host not in _WILDCARDS:
+        address = listen
+    else:
+        own = address_towards((*coordination_servers(coordination_url), *bus_servers(options.bus_url)))
+        address = HostPort(own, listen.port if listen is not None else 0)
+    return listen or address, address
+
+
+def outwait_lock(call: Callable[[], _T], clock_s: Callable[[], float] = time.monotonic) -> _T:
+    """The call's result; it is made again while the bus is locked, so it must be one that can be repeated. BusLocked in the end.
+
+    An engine that starts has no role yet that others would have to take over, so it may wait.
+    """
+    return _LOCKED.call(call, lambda error: isinstance(error, BusLocked), clock_s=clock_s)

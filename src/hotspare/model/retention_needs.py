@@ -223,7 +223,7 @@ def _of_snapshots(source: WindowId, retention_ms: int, snapshots: SnapshotReach)
         yield Finding(
             Severity.WARNING,
             f"{kept} and no snapshots are taken: a spare can join only until the first messages are forgotten",
-            "take snapshots: --snapshot-interval-ms",
+            "take snapshots: --snapshots '10 seconds'",
         )
     elif retention_ms <= snapshots.interval_ms:
         yield Finding(

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from hotspare.base.places import absolute_path, absolute_url
 from hotspare.flow.inside import ROWS
 from hotspare.flow.plan import compile_plan
-from hotspare.host.looking import Wanted, look, plan_of, rows
 from hotspare.host.project import checked_project
+from hotspare.operate.snapshots import Wanted, look, plan_of, rows
 from hotspare.stores.open import open_existing_store
 
 

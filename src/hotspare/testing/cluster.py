@@ -6,6 +6,7 @@ Only processes that were started here are ever signalled, each by its own id.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -50,6 +51,13 @@ for each in $left; do kill -9 "$each"; done
 def command(*arguments: str) -> list[str]:
     """The hotspare command of this very installation."""
     return [sys.executable, "-m", "hotspare", *arguments]
+
+
+def settings_options(folder: Path, settings: Mapping[str, object]) -> tuple[str, str]:
+    """Writes the settings file `settings.yaml` into `folder`, and returns the options of `hotspare run` that name it."""
+    file = folder / "settings.yaml"
+    file.write_text("".join(f"{name}: {json.dumps(value)}\n" for name, value in settings.items()))
+    return "--settings", str(file)
 
 
 class StartedProcess(Protocol):

@@ -25,7 +25,7 @@ from tests.e2e.chaos.scenarios import TIMEOUT_S, Needs, pass_time
 from tests.e2e.shop import NEW, OLD, UNCHANGED, Shop, check_changed, verdicts
 from tests.e2e.site import Site
 
-OPTIONS = ("--runner", "local", "--snapshot-interval-ms", "300")
+OPTIONS = ("--runner", "local", "--snapshots", "300 milliseconds")
 ENGINES = {"one": OLD, "two": OLD, "three": NEW, "four": NEW}
 """The project of each; the first two begin the group."""
 STEPS = ("--beside", "--lead", "--back", "--beside", "--lead", "--finish")

@@ -28,7 +28,7 @@ def options(tmp_path: Path) -> EngineOptions:
     [
         ({"address": "here:1"}, "local[1]", "--address with --runner partitioned has no effect"),
         ({"head_place": HeadPlace.WORKERS}, "local[1]", "--head with --runner partitioned"),
-        ({"listen": "here", "kafka_reader": KafkaReaderKind.SOURCE}, "local[1]", "--listen, --kafka-reader with"),
+        ({"listen": "here", "kafka_reader": KafkaReaderKind.SOURCE}, "local[1]", "--listen, kafka-reader with"),
         ({"engine": "x" * 41}, "local[1]", "is too long"),
         ({"bus_url": "memory://a"}, "local[1]", "a bus in memory"),
         ({}, "spark://there:7077", "a bus in a file is of one machine"),

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from hotspare.base.addresses import LOOPBACK, HostPort
-from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, accepted, connected, new_secret
-from hotspare.host.partitioned.server import LinkServer
+from hotspare.host.partitioned.link import Channel, LinkBrokenError, LinkServer, Message, accepted, connected, new_secret
 from hotspare.testing.cluster import wait_until
 
 WAIT_S = 60.0

@@ -12,13 +12,23 @@ engine vm-30097
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from hotspare.cli.looking.screen import NO_SNAPSHOT, ago, bad_count, snapshot_failed, store_failed, switchover_asked
-from hotspare.cli.shared.group_report import Document
+from hotspare.cli.looking.screen import (
+    NO_SNAPSHOT,
+    ago,
+    bad_count,
+    oversized,
+    snapshot_failed,
+    snapshots_refused,
+    stalled,
+    store_failed,
+    switchover_asked,
+    wrapped,
+)
 from hotspare.cli.topics import time_text
+from hotspare.operate.report import Document
 
 _KEY_WIDTH = 13
 _RUNNING = {True: ", running", False: ", not running", None: ""}
@@ -27,30 +37,30 @@ _RUNNING = {True: ", running", False: ", not running", None: ""}
 def details(group: Document, columns: int) -> Iterator[str]:
     """Yields the lines of one group. A text that is longer than the screen goes on in the next line, indented."""
     active = f"active {group['active'] or 'nobody'}{_lease(group)}"
-    yield from _wrapped(f"group {group['group']}: epoch {group['epoch']}, {active}", columns)
+    yield from wrapped(f"group {group['group']}: epoch {group['epoch']}, {active}", columns)
     for line in switchover_asked(group):
-        yield from _wrapped(line, columns)
+        yield from wrapped(line, columns)
     for engine in group["engines"]:
         yield from _block(f"engine {engine['engine']}", _of_engine(engine), columns)
     if group["progress"]:
         yield from _block("committed outputs", (("stream", _committed(each)) for each in group["progress"]), columns)
     for line in (*store_lines(group), *persist_lines(group)):
-        yield from _wrapped(line, columns)
+        yield from wrapped(line, columns)
     newest = group["newest_snapshot"]
     if newest is not None:
         line = f"newest snapshot that may be restored: {newest['age_ms'] / 1000:.1f} s old, by {newest['engine']}"
-        yield from _wrapped(line, columns)
+        yield from wrapped(line, columns)
     if group["snapshots"]:
         yield from _block("snapshots", (("snapshot", _snapshot(each)) for each in group["snapshots"]), columns)
     elif not group["store_failure"]:
-        yield from _wrapped(NO_SNAPSHOT, columns)
+        yield from wrapped(NO_SNAPSHOT, columns)
 
 
 def store_lines(group: Document) -> list[str]:
     """Returns what is wrong with the store, as this command finds it, and as engines did when they wrote last."""
     lines = [] if group["store_failure"] is None else [store_failed(group)]
     lines += [snapshot_failed(e) for e in group["engines"] if e["snapshot_failure"] and e["role"] is not None]
-    return lines + [f"{engine['engine']}: {why}" for engine in group["engines"] for why in engine["snapshots_refused"]]
+    return lines + [line for engine in group["engines"] for line in snapshots_refused(engine)]
 
 
 def persist_lines(group: Document) -> list[str]:
@@ -112,12 +122,10 @@ def _notes(engine: Document) -> Iterator[str]:
         yield engine["warming"]
     if engine["starting"]:
         yield f"starting: {engine['starting']}"
-    if engine["stalled_ms"]:
-        yield f"no input for {engine['stalled_ms'] / 1000:.1f} s, though some is there"
+    yield from stalled(engine)
     if engine["trouble"]:
         yield f"{ago(engine)}{engine['trouble']}"
-    for stream, why in engine["oversized"].items():
-        yield f"{stream} waits: {why}"
+    yield from oversized(engine)
 
 
 def _connector(connector: Document) -> str:
@@ -167,10 +175,6 @@ def _count(count: int, what: str) -> str:
 
 
 def _block(title: str, entries: Iterator[tuple[str, str]], columns: int) -> Iterator[str]:
-    yield from _wrapped(title, columns)
+    yield from wrapped(title, columns)
     for key, text in entries:
-        yield from _wrapped(f"  {key:<{_KEY_WIDTH - 2}}{text}", columns, indent=_KEY_WIDTH)
-
-
-def _wrapped(text: str, columns: int, indent: int = 2) -> list[str]:
-    return textwrap.wrap(text, columns, subsequent_indent=" " * indent, break_on_hyphens=False)
+        yield from wrapped(f"  {key:<{_KEY_WIDTH - 2}}{text}", columns, indent=_KEY_WIDTH)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hotspare.bus.naming import whole_group
-from hotspare.cli.shared.group_report import Document
+from hotspare.operate.report import Document
 
 NO_SNAPSHOT = "no snapshot is here; --store URL says where else they are kept"
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
@@ -32,10 +32,10 @@ def screen(document: Document, now_us: int, columns: int) -> Iterator[str]:
             continue
         yield f"{group['group']}, epoch {group['epoch']}"
         for trouble in troubles:
-            yield from textwrap.wrap(f"! {trouble}", columns, subsequent_indent="  ")
+            yield from wrapped(f"! {trouble}", columns)
         yield from _engines(group, now_us)
         for line in _remarks(group):
-            yield from textwrap.wrap(line, columns, subsequent_indent="  ")
+            yield from wrapped(line, columns)
 
 
 def has_active(group: Document) -> bool:
@@ -49,6 +49,21 @@ def store_failed(group: Document) -> str:
 
 def snapshot_failed(engine: Document) -> str:
     return f"{engine['engine']} goes on without a new snapshot: {engine['snapshot_failure']}"
+
+
+def stalled(engine: Document) -> list[str]:
+    """Returns a line if Spark delivers no input although some is pending."""
+    return [f"no input for {_span(engine['stalled_ms'] // 1000)}, though some is there"] if engine["stalled_ms"] else []
+
+
+def oversized(engine: Document) -> list[str]:
+    """Returns a line for each stream that waits behind an output that is larger than its topic takes."""
+    return [f"stream {stream} waits: {why}" for stream, why in engine["oversized"].items()]
+
+
+def snapshots_refused(engine: Document) -> list[str]:
+    """Returns a line for each snapshot that the engine could not start from."""
+    return [f"{engine['engine']}: {why}" for why in engine["snapshots_refused"]]
 
 
 def bad_count(counted: Document) -> str:
@@ -92,14 +107,11 @@ def _troubles_of(engine: Document) -> Iterator[str]:
     name = engine["engine"]
     if engine["trouble"]:
         yield f"{name}, {ago(engine)}{engine['trouble']}"
-    if engine["stalled_ms"]:
-        yield f"{name}: no input for {_span(engine['stalled_ms'] // 1000)}, though some is there"
-    for stream, why in engine["oversized"].items():
-        yield f"{name}: stream {stream} waits: {why}"
+    for line in (*stalled(engine), *oversized(engine)):
+        yield f"{name}: {line}"
     if engine["snapshot_failure"]:
         yield snapshot_failed(engine)
-    for why in engine["snapshots_refused"]:
-        yield f"{name}: {why}"
+    yield from snapshots_refused(engine)
     for each in engine["connectors"]:
         if each["last_error"] and each["state"] in ("failed", "waiting"):
             again = "" if each["retry_in_ms"] is None else f", next try in {_span(each['retry_in_ms'] // 1000)}"
@@ -145,3 +157,8 @@ def _ago(time_us: int, now_us: int) -> int:
 def _span(seconds: int) -> str:
     """Returns a span in one unit: `4 min`."""
     return next((f"{seconds // size} {unit}" for size, unit in _UNITS if seconds >= size), f"{seconds} s")
+
+
+def wrapped(text: str, columns: int, indent: int = 2) -> list[str]:
+    """Returns the lines of a text; one that is longer than the screen goes on in the next, indented."""
+    return textwrap.wrap(text, columns, subsequent_indent=" " * indent, break_on_hyphens=False)

@@ -17,6 +17,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 
 from hotspare.adapters.file_places import FilePlaces
@@ -27,23 +28,31 @@ from hotspare.adapters.recording import RecordingProgress, ReplayFile, is_end, r
 from hotspare.base.choices import RunUntil
 from hotspare.base.errors import FileUnwritable, Mistake, RunnerError, UsageError
 from hotspare.bus.contract import FORMAT_HEADER, TICK, Outgoing, Partition
+from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import SqliteBus
-from hotspare.cli.replaying.core import replay_core
+from hotspare.coordination.memory import MemoryCoordination
 from hotspare.flow.head.head import Head
-from hotspare.flow.pipeline import OnTrace
+from hotspare.flow.pipeline import OnTrace, Pipeline
 from hotspare.flow.plan import Plan
-from hotspare.host.careful_core import CarefulCore
+from hotspare.flow.poison import Poison
+from hotspare.ha.rules.settings import GroupTopics, InboundTopic
+from hotspare.host.careful_core import CarefulCore, CarefulCores, Recovery
 from hotspare.model.events import UpdateBlocks
 from hotspare.rows.batch import BAD_STREAM, MessageFormat, NextInput, without_beats, without_causes
-from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
+from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, Positions, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.local import decode_iterable
+from hotspare.stores.memory import MemoryStore
+from hotspare.table.memory import NO_BUDGET, Residence
 from hotspare.table.page_cache.budget import Budget
 
+_ROW_CHARACTERS_MAX = 200
 MICRO_BATCH_MESSAGES_MIN = 1_000
 """A micro-batch of Spark holds at least so many messages; the core still gets them in batches of the size asked for."""
 _GATHERED_ROWS_MAX = 8_192
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
 _MEMORY_BYTES_MAX = 256 << 20
+Recorded = Callable[[], Iterator[pa.RecordBatch]]
+"""The raw batches of a replay from the first on (`adapters.recording.record`)."""
 
 
 @dataclass(frozen=True)
@@ -306,3 +315,82 @@ def _closed(file: BinaryIO) -> None:
     """Everything was flushed before, or it was told why it could not be."""
     with contextlib.suppress(OSError):
         file.close()
+
+
+def replay_core(
+    plan: Plan,
+    recorded: Recorded,
+    on_trace: OnTrace | None,
+    told: Callable[[str], None],
+    residence: Residence | None = None,
+) -> CarefulCore:
+    """A core before the first event. `told` gets a sentence about each event on which the engine itself fails; it becomes a bad
+    event, as it does in a group. The state before the failed step is made anew from the files, which are read again up to there."""
+    sources = plan.resolved.sources
+    topics = GroupTopics(tuple(InboundTopic(str(source)) for source in sources), ())
+    recovery = _FromFiles(
+        group="replay",
+        topics=topics,
+        bus=MemoryBus().client("replay"),
+        store=MemoryStore(),
+        coordination=MemoryCoordination().client("replay"),
+        source=RunnerInput(bus_url="", topics=(), head=Head.of(plan)),
+        told=told,
+        plan=plan,
+        recorded=recorded,
+    )
+    return CarefulCores(_Cores(plan, on_trace, residence or NO_BUDGET), recovery).fresh()
+
+
+@dataclass(slots=True)
+class _FromFiles(Recovery):
+    """Reads what was fed so far out of the files again. `plan` and `recorded` are always given."""
+
+    plan: Plan | None = None
+    recorded: Recorded = lambda: iter(())
+
+    def batches(self, core_offsets: Positions, ends: Positions) -> Iterator[pa.Table]:
+        assert self.plan is not None
+        limits = np.array([ends.get((topic, 0), 0) for topic in range(len(self.topics.inbound))])
+        for decoded in decode_iterable(self.recorded(), Head.of(self.plan), self.source.limits.messages_max):
+            was_fed = decoded.column("offset").to_numpy() < limits[decoded.column("topic").to_numpy()]
+            if not was_fed.any():
+                return
+            yield decoded.filter(pa.array(was_fed))
+
+    def found(self, poison: Poison) -> None:
+        window, row = self.topics.inbound[poison.topic].name, self._row(poison)
+        self._decide(f"an event of {window}, {row!r}", f"{type(poison.error).__name__}: {poison.error}")
+
+    def _row(self, poison: Poison) -> str:
+        """The event as it stands in the file."""
+        for raw in self.recorded():
+            for row in np.flatnonzero(raw.column("offset").to_numpy() == poison.offset).tolist():
+                if raw.column("topic")[row].as_py() == poison.topic:
+                    return str(raw.column("value")[row].as_py().decode(errors="replace"))[:_ROW_CHARACTERS_MAX]
+        return ""
+
+
+class _Cores:
+    """Makes pipelines that trace every event once, however often it is worked on."""
+
+    def __init__(self, plan: Plan, on_trace: OnTrace | None, residence: Residence) -> None:
+        self._plan = plan
+        self._residence = residence
+        self._on_trace = on_trace
+        self._traced: dict[str, int] = {}
+
+    def fresh(self) -> Pipeline:
+        passed = dict.fromkeys(self._traced, 0)
+
+        def trace(window: str, events: pa.RecordBatch) -> None:
+            begin, known = passed.get(window, 0), self._traced.get(window, 0)
+            passed[window] = begin + len(events)
+            self._traced[window] = max(known, passed[window])
+            if self._on_trace is not None and passed[window] > known:
+                self._on_trace(window, events.slice(max(0, known - begin)))
+
+        return Pipeline.fresh(self._plan, trace, residence=self._residence)
+
+    def restore(self, header: bytes, pages: object) -> Pipeline:
+        raise AssertionError("a replay takes no snapshots")

@@ -1,27 +1,24 @@
-"""What the commands that publish have in common: the inbound topic of a window, and where in it rows go."""
+"""What the commands that publish have in common: the target that their options name, and what they report at the end."""
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hotspare.base.choices import MissingTopic
-from hotspare.cli.shared.turns import Lines
-from hotspare.cli.shared.values import window_path
+from hotspare.operate.inbound import refuse_missing
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from hotspare.adapters.failover.topic_count import TopicCount
     from hotspare.adapters.files.publisher import PublishProgress
     from hotspare.adapters.files.row_file import Growth
-    from hotspare.adapters.files.row_routing import RowRouting
-    from hotspare.base.errors import UsageError
-    from hotspare.bus.contract import Bus, Partition
-    from hotspare.model.types import Schema
+    from hotspare.bus.contract import Bus
+    from hotspare.cli.shared.project_file import SourceRows
+    from hotspare.operate.inbound import Target
 
 
 CreateOption = Annotated[
@@ -32,124 +29,26 @@ MISSING = {True: MissingTopic.CREATE, False: MissingTopic.REFUSE}
 """By whether --create was given."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """`window` is `PROJECT/CQ/WINDOW` or an adapter URL; `format` that of a socket's lines.
-
-    `partition`: to which all rows go; None: each to where it belongs by the field `partition_by`. `missing` says what is done about
-    a topic that does not exist; one that is created gets `shards` partitions. `coordination_url`: that of the engines;
-    "" for the default of the bus.
-    """
-
-    bus_url: str
-    prefix: str
-    window: str
-    partition: int | None = None
-    format: Lines = Lines.csv
-    shards: int = 1
-    partition_by: str = ""
-    missing: MissingTopic = MissingTopic.REFUSE
-    coordination_url: str = ""
+def known_target(bus: Bus, target: Target, known: SourceRows) -> Target:
+    """Returns the target with the field by which its rows find their partition. UsageError if neither a project file nor the bus
+    knows the window, and its topic does not exist and is not to be created."""
+    if known.schema is None:
+        refuse_missing(bus, target)
+    return replace(target, partition_by=known.partition_by)
 
 
-def inbound_place(bus: Bus, target: Target, schema: Schema | None) -> tuple[Partition, RowRouting | None, TopicCount]:
-    """Returns where rows go, on a topic that exists from now on: to this partition, or each where the routing says, as long as the
-    topic has the partitions that are counted."""
-    from hotspare.adapters.failover.topic_count import TopicCount
-    from hotspare.bus.contract import Partition
+def known_rows(bus: Bus, target: Target, project: Path | None, texts: Sequence[str] | None) -> tuple[Target, SourceRows]:
+    """Returns `known_target`, and what the project file, else the bus, knows of its rows. UsageError also if it has no such source
+    window."""
+    from hotspare.cli.shared.project_file import source_rows
 
-    topic = _topic(target)
-    count = _make_topic(bus, topic, target)
-    return Partition(topic, target.partition or 0), _routing(target, schema, topic, count), TopicCount(bus, topic, count)
+    known = source_rows(bus, target.prefix, project, texts, str(target.window))
+    return known_target(bus, target, known), known
 
 
-def refuse_missing(bus: Bus, target: Target) -> None:
-    """Raises UsageError if the topic does not exist and is not to be created: no engine of the window has started."""
-    topic = _topic(target)
-    if target.missing is MissingTopic.REFUSE and topic not in bus.topics():
-        raise _unknown(bus, topic, target)
-
-
-def _topic(target: Target) -> str:
-    from hotspare.bus.naming import checked_prefix, inbound_topic
-
-    path = window_path(target.window)
-    return inbound_topic(checked_prefix(target.prefix), path.project, path.query, path.window)
-
-
-def _make_topic(bus: Bus, topic: str, target: Target) -> int:
-    """Returns the number of its partitions; creates it first if it is missing and `target` says so. UsageError if it is missing
-    otherwise, or exists with other partitions than the shards that the command names."""
-    from hotspare.base.errors import TopicMissing, UsageError
-
-    existing = bus.topics().get(topic)
-    if existing is not None and target.shards not in (1, existing):
-        what = f"topic {topic} has {existing} partitions, --shards says {target.shards}"
-        raise UsageError(
-            what, hint="leave --shards out for a topic that is there; for other shards, publish under another --prefix"
-        )
-    if existing is not None:
-        return existing
-    if target.missing is MissingTopic.REFUSE:
-        raise _unknown(bus, topic, target)
-    if (target.partition or 0) >= target.shards:
-        hint = "publish to partition 0" if target.shards == 1 else ""
-        raise TopicMissing(f"topic {topic} does not exist, so it has no partition {target.partition}", hint=hint)
-    bus.create_topic(topic, target.shards)
-    typer.echo(f"topic {topic} is new: no engine reads it yet", err=True)
-    return target.shards
-
-
-def _unknown(bus: Bus, topic: str, target: Target) -> UsageError:
-    """Returns the refusal of a topic that does not exist, with the windows that can be published to under this prefix."""
-    from hotspare.base.errors import UsageError
-
-    if starting := _starting(target):
-        return UsageError(
-            f"an engine of window {target.window} is starting: topic {topic} does not exist yet",
-            detail=", ".join(f"{engine}: {phase}" for engine, phase in starting.items()),
-            hint="publish again when `hotspare status` shows an active engine",
-        )
-    start, end = f"{target.prefix}.", ".I"
-    here = [name[len(start) : -len(end)] for name in sorted(bus.topics()) if name.startswith(start) and name.endswith(end)]
-    windows = [name.replace(".", "/") for name in here if name.count(".") == 2]
-    hint = "start an engine first: it creates the topic; or add --create to this command, and --shards if it is divided"
-    return UsageError(
-        f"no engine of window {target.window} has started here: topic {topic} does not exist",
-        detail=f"windows under prefix {target.prefix}: {', '.join(windows) or 'none'}",
-        hint=hint,
-    )
-
-
-def _starting(target: Target) -> dict[str, str]:
-    """Returns the engines of the window's project that are starting, and in which phase; none if nothing says where to ask."""
-    from hotspare.base.errors import HotspareError
-    from hotspare.bus.naming import group_name, whole_group
-    from hotspare.cli.shared.existing import existing_coordination
-    from hotspare.cli.shared.group_report import is_running
-    from hotspare.host.starting import STARTING
-
-    whole = group_name(target.prefix, window_path(target.window).project)
-    with contextlib.suppress(HotspareError), contextlib.ExitStack() as stack:
-        service = existing_coordination(stack, target.coordination_url, target.bus_url)
-        members = [each for group in service.groups() if whole_group(group) == whole for each in service.members(group)]
-        return {each.engine: each.detail[STARTING] for each in members if STARTING in each.detail and is_running(each) is not False}
-    return {}
-
-
-def _routing(target: Target, schema: Schema | None, topic: str, count: int) -> RowRouting | None:
-    """Where rows go; None where all go to one partition. UsageError where nobody says by which field."""
-    from hotspare.adapters.files.row_routing import RowRouting
-    from hotspare.base.errors import UsageError
-    from hotspare.rows.routing import routing_by
-
-    if count == 1 or target.partition is not None:
-        return None
-    found = None if schema is None else routing_by(schema, target.partition_by, count)
-    if schema is None or found is None:
-        what = f"topic {topic} has {count} partitions, and nothing says in which a row belongs"
-        raise UsageError(what, hint="give the project's file with --project, or a --partition for all rows")
-    return RowRouting(schema, found)
+def say_notice(sentence: str) -> None:
+    """Prints what the user should know, on standard error."""
+    typer.echo(sentence, err=True)
 
 
 def say_published(done: PublishProgress | None, file: str, topic: str, growth: Growth) -> None:

@@ -1,11 +1,21 @@
-"""Options that take a path or a URL: it becomes absolute where it enters. Arguments take the same parsers."""
+"""The options that say where a bus, coordination and snapshots are, the same for every command. A path or a URL becomes absolute
+where it enters; arguments take the same parsers."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from hotspare.base.places import absolute_path, absolute_place, absolute_url
 
 PATH: dict[str, Any] = {"parser": absolute_path, "metavar": "PATH"}
 URL: dict[str, Any] = {"parser": absolute_url, "metavar": "URL"}
 PATH_OR_URL: dict[str, Any] = {"parser": absolute_place, "metavar": "PATH-OR-URL"}
+
+PREFIX = "hotspare"
+"""The prefix of topic names if none is given."""
+BusOption = Annotated[str, typer.Option(help="Bus, such as sqlite:///demo.db or kafka://broker:9092.", **URL)]
+CoordinationOption = Annotated[str, typer.Option(help="Coordination; by default next to the bus.", **URL)]
+StoreOption = Annotated[str, typer.Option(help="Store of snapshots; by default next to the bus.", **URL)]
+PrefixOption = Annotated[str, typer.Option(help="First part of topic names; with the project's name, the group.")]

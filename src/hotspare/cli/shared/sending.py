@@ -64,9 +64,9 @@ def send_others(chosen: Transport, stream: Stream, target: TargetTopic, style: F
     from hotspare.bus.naming import checked_prefix, outbound_topic
     from hotspare.bus.open import open_topic_writer
     from hotspare.cli.shared.display import progress_bar
-    from hotspare.cli.shared.existing import existing_bus
     from hotspare.cli.shared.interrupt import stop_on_signal
     from hotspare.cli.shared.project_file import Side, window_schema
+    from hotspare.operate.groups import existing_bus
     from hotspare.rows.batch import MessageFormat
 
     prefix, path = checked_prefix(stream.prefix), window_path(stream.window)

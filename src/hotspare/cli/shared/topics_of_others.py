@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from hotspare.base.errors import UsageError
-from hotspare.cli.shared.inbound import Target, inbound_place
-from hotspare.cli.shared.turns import TurnOptions, in_turns, say_trouble, say_warning
+from hotspare.cli.shared.inbound import say_notice
+from hotspare.cli.shared.turns import Lines, TurnOptions, in_turns, say_trouble, say_warning
 from hotspare.cli.shared.values import refuse_idle
+from hotspare.operate.inbound import Target, inbound_place
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.publisher import PublishOptions
@@ -28,14 +29,15 @@ START_DEFAULT = "smallest"
 @dataclass(frozen=True, slots=True)
 class OtherTopic:
     """The source that is published. `url` is that of the topic's bus, and may hold secrets; where `topic` is "", it is a file or a
-    socket. `start` is as it was written; `avro_schema` names a file,
-    `schemas` a registry or a folder, `value` a field; `skips_lost`: whether it goes on behind messages that are lost."""
+    socket. `start` is as it was written; `format` that of the file, of lines or of messages; `avro_schema` names a file, `schemas`
+    a registry or a folder, `value` a field; `skips_lost`: whether it goes on behind messages that are lost."""
 
     url: str
     topic: str
     partition: int | None
     start: str
     avro_schema: Path | None
+    format: Lines = Lines.csv
     schemas: str = ""
     value: str = ""
     skips_lost: bool = False
@@ -54,7 +56,7 @@ def publish_others(bus: Bus, target: Target, others: OtherTopic, options: Publis
     from hotspare.rows.batch import MessageFormat
 
     _refuse_options_of_files(options)
-    format_ = MessageFormat[target.format.value.upper()]
+    format_ = MessageFormat[others.format.value.upper()]
     rows = replace(options.form, format=FileFormat.JSON) if format_ is MessageFormat.JSON else options.form
     asked = TopicPublishOptions(
         source_name=options.source_name or f"topic:{others.topic}",
@@ -67,7 +69,7 @@ def publish_others(bus: Bus, target: Target, others: OtherTopic, options: Publis
         block_rows=options.block_rows,
         on_lost=OnLost.SKIP if others.skips_lost else OnLost.END,
     )
-    where, routing, count = inbound_place(bus, target, options.form.schema)
+    where, routing, count = inbound_place(bus, target, options.form.schema, say_notice)
     with stop_on_signal() as stop, progress_bar(f"topic {others.topic} to {where.topic}") as show:
 
         def report(now: TopicPublished) -> None:

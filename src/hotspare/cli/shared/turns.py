@@ -15,7 +15,7 @@ import typer
 
 from hotspare.base.errors import HotspareError, UsageError
 from hotspare.base.places import absolute_url
-from hotspare.cli.shared.places import PATH, URL
+from hotspare.cli.shared.places import PATH
 from hotspare.telemetry.secrets import masked
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 GroupOption = Annotated[str, typer.Option(help="Several instances with this name take turns: one works, another goes on.")]
-CoordinationOption = Annotated[str, typer.Option(help="Where the instances of the group meet; by default beside the bus.", **URL)]
 TransportConfigOption = Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.", **PATH)]
 LeaseOption = Annotated[int, typer.Option(min=1, help="After so long without a sign another instance goes on.")]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +15,7 @@ from hotspare.base.places import absolute_place
 from hotspare.bus.limits import PARTITIONS_MAX
 from hotspare.bus.naming import checked_name
 from hotspare.cli.shared.places import PATH
+from hotspare.operate.inbound import WindowPath
 
 if TYPE_CHECKING:
     from hotspare.adapters.time_texts import StampUnit
@@ -37,22 +37,40 @@ DateFormatOption = Annotated[
 PlainOption = Annotated[
     bool, typer.Option("--plain", help="CSV with a title line that names the columns, without opcodes; ISO 8601 times are written.")
 ]
-ProjectNameOption = Annotated[str, typer.Option(metavar="NAME", help="Which project, where the file has several.")]
-
-
+PROJECT_PANEL, STATE_PANEL = "Project", "State"
+"""Headings in the help of options that several commands share."""
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Project property.", rich_help_panel=PROJECT_PANEL)
+]
+ProjectNameOption = Annotated[
+    str, typer.Option(metavar="NAME", help="Which project, if the file has several.", rich_help_panel=PROJECT_PANEL)
+]
+HomeOption = Annotated[
+    Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.", rich_help_panel=PROJECT_PANEL, **PATH)
+]
+SchemaFileOption = Annotated[
+    Path | None,
+    typer.Option(help="Project file, for the schema; by default the bus has it.", rich_help_panel=PROJECT_PANEL, **PATH),
+]
 MemoryOption = Annotated[
     str,
     typer.Option(
-        metavar="SIZE", help="Memory for the state of windows, as 512MiB: what is cold leaves it; by default nothing does."
+        metavar="SIZE",
+        help="Memory for the state of windows, as 512MiB: cold state is evicted; by default none is.",
+        rich_help_panel=STATE_PANEL,
     ),
 ]
 PageFolderOption = Annotated[
     Path | None,
-    typer.Option(help="With --memory: folder on a disk for what left memory; by default that for temporary files.", **PATH),
+    typer.Option(
+        help="With --memory: folder on a disk for evicted state; by default the one for temporary files.",
+        rich_help_panel=STATE_PANEL,
+        **PATH,
+    ),
 ]
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?\s*", re.IGNORECASE)
 _UNITS = " KMGT"
-_PATHS_OF_SPARK = (
+PATHS_OF_SPARK = (
     "spark.jars",
     "spark.files",
     "spark.archives",
@@ -67,15 +85,6 @@ _PATHS_OF_SPARK = (
 )
 """Settings that hold paths or URLs, separated by commas. Spark's JVM runs in another folder."""
 MEMORY_MIN = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class WindowPath:
-    """`project/query/window`."""
-
-    project: str
-    query: str
-    window: str
 
 
 def _pair(text: str, option: str, form: str) -> tuple[str, str]:
@@ -129,7 +138,7 @@ def properties(texts: Sequence[str]) -> dict[str, str]:
 def settings_of_spark(texts: Sequence[str]) -> dict[str, str]:
     """Returns settings of Spark from `NAME=VALUE` texts, with absolute paths; the last one of a name counts."""
     said = dict(_pair(text, "--conf", "NAME=VALUE") for text in texts)
-    paths = {name: ",".join(map(absolute_place, said[name].split(","))) for name in _PATHS_OF_SPARK if name in said}
+    paths = {name: ",".join(map(absolute_place, said[name].split(","))) for name in PATHS_OF_SPARK if name in said}
     return {**said, **paths}
 
 

@@ -353,13 +353,13 @@ def agree_on_poison(coordination: Coordination, group: str, asked: OnPoison | No
     stands = coordination.set_fact_once(group, _POISON, first.value.encode()).decode("utf-8", "replace")
     if asked is not None and stands != asked.value:
         raise UsageError(
-            f"group {group} has --on-poison {stands}, this engine has {asked.value}",
-            hint="leave the option away, or stop all engines and forget the group's state with: hotspare reset",
+            f"group {group} has on-poison: {stands}, this engine has {asked.value}",
+            hint="leave it out of the settings file, or stop all engines and forget the group's state with: hotspare reset",
         )
     try:
         return OnPoison(stands)
     except ValueError:
-        raise UsageError(f"group {group} has --on-poison {stands}, which this hotspare does not know") from None
+        raise UsageError(f"group {group} has on-poison: {stands}, which this hotspare does not know") from None
 
 
 def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> None:
@@ -368,7 +368,7 @@ def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> N
     if stands != str(skew_max_ms):
         raise UsageError(
             f"group {group} believes append times within {stands} ms, this engine was told {skew_max_ms}",
-            hint=f"start it with --skew-max-ms {stands}, or forget the group's state with: hotspare reset",
+            hint=f"write `skew-max-ms: {stands}` in its settings file, or forget the group's state with: hotspare reset",
         )
 
 

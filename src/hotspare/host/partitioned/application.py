@@ -27,12 +27,11 @@ from hotspare.host.clock import monotonic_ms
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned import placing, watch
 from hotspare.host.partitioned.above import ProcessAbove
-from hotspare.host.partitioned.assignment import assigned_shards, tasks_for
 from hotspare.host.partitioned.attempt import Answer, new_run
-from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, new_secret
+from hotspare.host.partitioned.link import Channel, LinkBrokenError, LinkServer, Message, new_secret
+from hotspare.host.partitioned.placing import assigned_shards, tasks_for
 from hotspare.host.partitioned.project_files import ProjectFiles
 from hotspare.host.partitioned.role_sharing import RoleSharing
-from hotspare.host.partitioned.server import LinkServer
 from hotspare.host.partitioned.task import TaskEnd, TaskSpec, run_task
 from hotspare.host.process import EXIT_FAILED, EXIT_OK, EXIT_RUNNER_DIED
 from hotspare.host.project import checked_project
@@ -113,7 +112,7 @@ def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> No
         "--start": options.start is not StartWhen.AT_ONCE,
         "--spare": options.spare is not SpareKind.HOT,
         "--head": options.head_place is not HeadPlace.DRIVER,
-        "--kafka-reader": options.kafka_reader is not KafkaReaderKind.SPAN,
+        "kafka-reader": options.kafka_reader is not KafkaReaderKind.SPAN,
     }
     if names := [name for name, is_said in said.items() if is_said]:
         hint = "every task finds its own address and reads by itself"
@@ -122,7 +121,7 @@ def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> No
         hint = f"use up to {APPLICATION_NAME_LENGTH_MAX} letters: --engine NAME"
         raise UsageError(f"application name {options.engine!r} is too long", hint=hint)
     if spark.tasks < 0 or spark.task_lease_ms < 2_000 or spark.rebalance_after_ms < 0:
-        what = "--tasks, --task-lease-ms and --rebalance-after-ms cannot be so small"
+        what = "--tasks, task-lease-ms and rebalance-after-ms cannot be so small"
         raise UsageError(what, hint="use 0 or more tasks, a lease of 2000 ms or more, and 0 ms or more")
 
 

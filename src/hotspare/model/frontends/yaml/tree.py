@@ -86,7 +86,7 @@ def _built(events: Iterator[Any], file: str, found: Mistakes) -> Node | None:
         if open_nodes:
             keys[-1] = _placed(open_nodes[-1], keys[-1], node, found)
         elif root is not None:
-            raise _Refused(place, "a project is one YAML document, here begins a second")
+            raise _Refused(place, "a file is one YAML document, here begins a second")
         else:
             root = node
         if not isinstance(node, Text):

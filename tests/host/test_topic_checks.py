@@ -1,4 +1,5 @@
-"""At start-up, and in `hotspare validate`, the bus's own retention is compared with what the project needs (SPEC H9, H10, Z7)."""
+"""At start-up topics are compared with what the project needs: how long they keep messages, also in `hotspare validate` (SPEC H9,
+H10, Z7), one row of a stream (SPEC B13), and the streams of other projects that it reads (SPEC K10)."""
 
 from __future__ import annotations
 
@@ -9,14 +10,26 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hotspare.base.errors import BusError
+from hotspare.adapters.metadata import describe, publish_metadata
+from hotspare.base.errors import BusError, UsageError
+from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import BusFault, BusOperation, MemoryBus, MemoryBusClient
+from hotspare.bus.naming import metadata_topic
 from hotspare.cli.main import app
 from hotspare.flow.plan import compile_plan
-from hotspare.ha.rules.settings import GroupSettings
-from hotspare.host.retention import check_at_start, check_newest_snapshot, topic_retentions
+from hotspare.ha.rules.settings import GroupSettings, OutputStream
+from hotspare.host.topic_checks import (
+    check_at_start,
+    check_message_sizes,
+    check_newest_snapshot,
+    check_streams_read,
+    topic_retentions,
+)
 from hotspare.model.project import WindowId
+from hotspare.model.resolved import Resolved
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.projects.load import load_text
+from hotspare.rows.batch import MessageFormat
 from hotspare.stores.memory import MemoryStore
 from hotspare.telemetry.log import Log, LogEvent
 
@@ -115,3 +128,84 @@ def test_validate_compares_with_the_bus(tmp_path: Path, bus: MemoryBus, monkeypa
     assert "no mistakes and 1 warning\n" in told.stdout
     given = CliRunner().invoke(app(), [*command, "--topic-retention-ms", "1800000"])
     assert given.stderr == "", "what was given counts, not what the bus says"
+
+
+WIDE = Schema((Field("id", FieldType.INT64, KeyRole.KEY), *(Field(f"sensor_{i:04}", FieldType.DOUBLE) for i in range(300))))
+
+
+@pytest.mark.parametrize("format_", [MessageFormat.ARROW, MessageFormat.JSON, MessageFormat.CSV])
+def test_one_row_without_values_has_to_fit(format_: MessageFormat) -> None:
+    bus, output = MemoryBus(), OutputStream("q/w", "out", format=format_)
+    bus.client().create_topic("out")
+    check_message_sizes(bus.client(), [(output, WIDE)])
+    bus.message_bytes["out"] = 150
+    with pytest.raises(UsageError, match="takes less than one row") as refused:
+        check_message_sizes(bus.client(), [(output, WIDE)])
+    assert "topic out takes 150 bytes, one row of stream q/w needs" in refused.value.detail
+    assert "max.message.bytes" in refused.value.hint
+
+
+PROJECT = """
+project: NAME
+queries:
+  q:
+    windows:
+      given: {type: source, opcodes: any, schema: "FIELDS"READS}
+      made: {type: copy, publish: true, beats: included}
+    edges: [given -> made]
+"""
+
+
+def project(name: str, reads: str = "", fields: str = "id*:int64,x:double") -> Resolved:
+    text = PROJECT.replace("NAME", name).replace("FIELDS", fields).replace("READS", f", reads: {reads}" if reads else "")
+    return load_text(text).resolved
+
+
+def told(*projects: Resolved) -> MemoryBusClient:
+    """A bus that tells of them."""
+    bus = MemoryBus().client("c")
+    for each in projects:
+        publish_metadata(bus, "p", describe(each, "p"))
+    return bus
+
+
+def refusal(bus: MemoryBusClient, resolved: Resolved) -> UsageError:
+    with pytest.raises(UsageError) as refused:
+        check_streams_read(bus, "p", resolved)
+    return refused.value
+
+
+def test_the_same_fields_and_a_project_that_is_not_known_pass() -> None:
+    check_streams_read(told(project("a")), "p", project("b", "a/q/made"))
+    check_streams_read(told(project("a")), "p", project("b", "a/q/made", "id:int64,x*:double"))  # another key
+    check_streams_read(told(), "p", project("b", "a/q/made"))
+
+
+@pytest.mark.parametrize("fields", ["id*:int64,y:double", "id*:int64,x:int64", "x:double,id*:int64", "id*:int64"])
+def test_other_fields_are_refused_with_both(fields: str) -> None:
+    error = refusal(told(project("a", fields=fields)), project("b", "a/q/made"))
+    assert error.message == "window q/given has other fields than a/q/made, which it reads"
+    assert error.detail == f"it has id:int64,x:double, the stream has {fields.replace('*', '')}"
+
+
+@pytest.mark.parametrize("window", ["q/given", "q/other", "other/made"])
+def test_a_window_that_is_not_put_out_is_refused_with_those_that_are(window: str) -> None:
+    error = refusal(told(project("a")), project("b", f"a/{window}"))
+    assert error.message == f"window q/given reads a/{window}, which project a does not put out"
+    assert error.hint == "its streams are: a/q/made"
+
+
+def test_projects_that_read_each_other_are_refused() -> None:
+    """Each would wait for the other one's time."""
+    error = refusal(told(project("a", "b/q/made")), project("b", "a/q/made"))
+    assert error.message == "projects read each other in a ring: b, which reads a, which reads b"
+    three = told(project("a", "b/q/made"), project("c", "a/q/made"))
+    assert refusal(three, project("b", "c/q/made")).message.endswith("b, which reads c, which reads a, which reads b")
+    others = told(project("a", "c/q/made"), project("c", "a/q/made"))  # theirs, and not this project's
+    check_streams_read(others, "p", project("b", "a/q/made"))
+
+
+def test_what_cannot_be_read_is_passed_over() -> None:
+    bus = told(project("a", fields="id*:int64"))
+    bus.append(Partition(metadata_topic("p")), [Outgoing(b"{}", (("hotspare-project", b"a@"),))])
+    check_streams_read(bus, "p", project("b", "a/q/made"))

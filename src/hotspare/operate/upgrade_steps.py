@@ -1,4 +1,8 @@
-"""The steps of `hotspare upgrade` while engines run: both projects side by side, the role from one to the other, and back."""
+"""Upgrades a group while its engines run, step by step: both projects side by side, the role from one to the other, and back.
+
+What is decided about the two is written first, and the switch-over asked for then: engines follow what is decided whatever happens
+to the caller, and the same step goes on where it was cut short.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,16 @@ from enum import Enum
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.base.errors import UsageError
 from hotspare.base.retry import Retry
-from hotspare.cli.shared.group_report import SILENT_MS_MAX
-from hotspare.cli.switchover import switched
+from hotspare.coordination.contract import Coordination, Member
 from hotspare.flow.plan import compile_plan
-from hotspare.ha.member_record import positions_of
-from hotspare.ha.rules.upgrading import Agreement, Version
-from hotspare.host.two_projects import ProjectSide, known_projects, lead, settle, side_of, spare
-from hotspare.host.upgrading import Places, Planned, offer
+from hotspare.ha.effects.upgrading import agreement, move_on
+from hotspare.ha.member_record import PROJECT, differs, positions_of, rank_of
+from hotspare.ha.rules.membership import present
+from hotspare.ha.rules.roles import AT_WORK, Role
+from hotspare.ha.rules.upgrading import Agreement, Move, MoveKind, Version
+from hotspare.operate.groups import SILENT_MS_MAX
+from hotspare.operate.switchover import switched
+from hotspare.operate.upgrading import Places, Planned, offer
 from hotspare.projects.fingerprint import from_document
 from hotspare.projects.resolve import resolve
 
@@ -27,13 +34,10 @@ class UpgradeWay(Enum):
     """How a group goes on with the changed project."""
 
     STOPPED = "stopped"
-    BESIDE = "--beside"
-    LEAD = "--lead"
-    BACK = "--back"
-    FINISH = "--finish"
-
-
-_HEEDING = {"--force": (UpgradeWay.STOPPED,), "--empty": (UpgradeWay.STOPPED, UpgradeWay.BESIDE)}
+    BESIDE = "beside"
+    LEAD = "lead"
+    BACK = "back"
+    FINISH = "finish"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +59,7 @@ class Settling:
     known: Agreement | None = None
 
 
-def way(**said: bool) -> UpgradeWay:
-    """UsageError where two are said at once."""
-    found = [each for each in UpgradeWay if said.get(each.value.strip("-"), False)]
-    if len(found) > 1:
-        raise UsageError(f"{found[0].value} and {found[1].value} contradict each other", hint="take one step after the other")
-    return found[0] if found else UpgradeWay.STOPPED
-
-
-def refuse_needless(way: UpgradeWay, **said: bool) -> None:
-    """UsageError where an option is given that this way of upgrading does not heed."""
-    for option, heeding in _HEEDING.items():
-        if said.get(option.strip("-"), False) and way not in heeding:
-            ways = " and ".join("while no engine runs" if each is UpgradeWay.STOPPED else f"with {each.value}" for each in heeding)
-            raise UsageError(f"{option} means nothing with {way.value}", hint=f"{option} counts {ways}")
-
-
-def told(step: UpgradeStep, planned: Planned) -> str:
+def described(step: UpgradeStep, planned: Planned) -> str:
     """Which projects a group runs, and which engines run them."""
     known = known_projects(step.places.coordination, planned.group)
     leader = step.places.coordination.leader(planned.group)
@@ -124,7 +112,7 @@ def finish(step: UpgradeStep, planned: Planned) -> Settling:
     return Settling("the changed project is the only one; engines of the one before end by themselves", known)
 
 
-_TAKEN: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], str]] = {UpgradeWay.BESIDE: beside, UpgradeWay.LEAD: to_the_front}
+_STEPS: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], str]] = {UpgradeWay.BESIDE: beside, UpgradeWay.LEAD: to_the_front}
 """What a step does with one group; it says what came of it."""
 _SETTLING: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], Settling]] = {
     UpgradeWay.BACK: back,
@@ -132,11 +120,11 @@ _SETTLING: Mapping[UpgradeWay, Callable[[UpgradeStep, Planned], Settling]] = {
 }
 
 
-def taken(way: UpgradeWay, step: UpgradeStep, found: Sequence[Planned]) -> Iterator[str]:
+def performed(way: UpgradeWay, step: UpgradeStep, found: Sequence[Planned]) -> Iterator[str]:
     """A step for all groups, and what came of it in each. What cannot be taken back is done once it can be in all of them: else the
     shards of one project would run different ones."""
-    if way in _TAKEN:
-        yield from (f"{each.group}: {_TAKEN[way](step, each)}" for each in found)
+    if way in _STEPS:
+        yield from (f"{each.group}: {_STEPS[way](step, each)}" for each in found)
         return
     came = [(each.group, _SETTLING[way](step, each)) for each in found]
     for group, settling in came:
@@ -191,3 +179,55 @@ def _caught_up(step: UpgradeStep, planned: Planned, known: Agreement, to: Versio
 
 def _side(step: UpgradeStep, planned: Planned, version: Version) -> ProjectSide:
     return side_of(step.places.coordination, planned.group, version, SILENT_MS_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSide:
+    """The engines of one of the projects, those that gave word lately."""
+
+    version: Version
+    members: tuple[Member, ...]
+
+    @property
+    def names(self) -> str:
+        return ", ".join(member.engine for member in self.members) or "none"
+
+    def has(self, engine: str) -> bool:
+        return any(member.engine == engine for member in self.members)
+
+
+def side_of(coordination: Coordination, group: str, version: Version, silent_ms: int) -> ProjectSide:
+    members = _in_part(coordination, group, silent_ms)
+    return ProjectSide(version, tuple(m for m in members if m.detail.get(PROJECT) == str(version.number)))
+
+
+def _in_part(coordination: Coordination, group: str, silent_ms: int) -> list[Member]:
+    return [member for member in present(coordination.members(group), silent_ms) if member.role in AT_WORK]
+
+
+def spare(side: ProjectSide, reached: Mapping[str, int]) -> str:
+    """The best spare of a project that has taken the input up to there, by its own account (`positions_of`); "" where none has yet,
+    or all that have differ from what is committed."""
+    ready = [m for m in side.members if m.role == Role.STANDBY.value and not differs(m)]
+    far = [m for m in ready if all(positions_of(m).get(partition, 0) >= offset for partition, offset in reached.items())]
+    return max(far, key=lambda m: (rank_of(m), m.engine)).engine if far else ""
+
+
+def lead(coordination: Coordination, group: str, known: Agreement, version: Version) -> Agreement:
+    """This project leads from now on, if it did not."""
+    if known.leading.number == version.number:
+        return known
+    return move_on(coordination, group, known, Move(MoveKind.LEAD, version))
+
+
+def settle(coordination: Coordination, group: str, known: Agreement) -> Agreement:
+    """The project that leads is the only one; engines of the other end by themselves, an active one, too."""
+    return move_on(coordination, group, known, Move(MoveKind.SETTLE, known.leading))
+
+
+def known_projects(coordination: Coordination, group: str) -> Agreement:
+    """UsageError where no engine of the group ever started."""
+    known = agreement(coordination, group)
+    if known is None:
+        raise UsageError(f"no engine of group {group} ever started", hint="start one with: hotspare run")
+    return known

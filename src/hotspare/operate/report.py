@@ -44,11 +44,9 @@ import contextlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hotspare.base.errors import BusError, HotspareError, StoreError
-from hotspare.base.processes import is_process_gone, process_space
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import whole_group
 from hotspare.coordination.contract import Coordination, Leader, Member
@@ -56,24 +54,13 @@ from hotspare.ha.effects import persisting
 from hotspare.ha.effects.upgrading import agreement
 from hotspare.ha.member_record import CONNECTORS
 from hotspare.ha.rules.makers import is_stream
-from hotspare.ha.rules.roles import Role
+from hotspare.operate.groups import GroupSources, is_heard, is_running
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
 from hotspare.telemetry.secrets import masked
 
 Document = dict[str, Any]
-SILENT_MS_MAX = 2_000
-"""Who said nothing for so long gives no sign of life: an engine describes itself twice a second."""
 _ORIGIN = "origin"
 _DAMAGED = "damaged"
-
-
-@dataclass(frozen=True)
-class GroupSources:
-    """Where a group's facts are; without bus or store their part stays empty."""
-
-    coordination: Coordination
-    bus: Bus | None = None
-    store: Store | None = None
 
 
 def report(sources: GroupSources, groups: Sequence[str] | None = None) -> Document:
@@ -111,13 +98,6 @@ def _snapshots(store: Store | None, group: str) -> tuple[Sequence[SnapshotInfo],
         return ([] if store is None else store.list(group)), None
     except StoreError as error:
         return [], masked(error.in_one_line)
-
-
-def is_running(member: Member) -> bool | None:
-    """Whether an engine's process lives; None where it cannot be seen from here, as on another machine."""
-    if member.process_space != process_space():
-        return None
-    return not is_process_gone(member.process_id, member.process_start)
 
 
 def _topics(coordination: Coordination, group: str) -> list[str]:
@@ -192,16 +172,6 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
         "positions": _positions(member, topics, ends),
         "streams": _streams(member),
     }
-
-
-def is_heard(member: Member, leader: Leader, newest_ms: int) -> bool:
-    """Whether an engine gives signs of life. Of one that has ended its last word stands; an active one's sign is its lease."""
-    if member.role in (Role.DIVERGED.value, Role.STOPPED.value):
-        return True
-    holds = leader.holder == member.engine and leader.lease_left_ms > 0
-    if is_running(member) is False or (member.role == Role.ACTIVE.value and not holds):
-        return False
-    return newest_ms - member.seen_ms < SILENT_MS_MAX
 
 
 def _life(member: Member, leader: Leader, newest_ms: int) -> Document:

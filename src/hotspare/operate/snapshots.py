@@ -1,9 +1,11 @@
-"""Looking into the snapshots of a group: which one is meant, of which project it is, and the rows that a window has in it."""
+"""The snapshots of a group: which one is meant, of which project it is, the rows that a window has in it, and how two
+of them differ (SPEC G12); and which part of each window running engines have in memory (SPEC G1)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,13 +13,17 @@ import pyarrow.compute as pc
 from hotspare.base.errors import ProjectError, UsageError
 from hotspare.coordination.contract import Coordination
 from hotspare.expressions.compiled import EVENT_FIELDS, STATE_FIELD, compile_condition
-from hotspare.flow.inside import ROWS, HeaderFacts, header_facts, rows_of
+from hotspare.flow.inside import ROWS, HeaderFacts, Kept, header_facts, readable, rows_of
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.formats.csv.rows import CsvStyle, value_texts
+from hotspare.formats.csv.rows import CsvStyle, field_texts, value_texts
 from hotspare.ha.effects.joining import agreed_document
 from hotspare.ha.effects.persisting import DOCUMENT
+from hotspare.ha.member_record import memory_by_window
+from hotspare.ha.rules.membership import present
+from hotspare.ha.rules.roles import AT_WORK
 from hotspare.model.project import Dialect, Expression
 from hotspare.model.types import Schema
+from hotspare.operate.groups import SILENT_MS_MAX
 from hotspare.projects.fingerprint import from_document
 from hotspare.projects.resolve import resolve
 from hotspare.stores.choosing import Among, chosen, parse_choice
@@ -110,3 +116,82 @@ def _given(table: pa.Table, name: str) -> pa.Array:
 def _whole(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name)
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Of one part. Each row as CSV text; of a changed one both, the earlier first."""
+
+    kept: Kept
+    added: tuple[str, ...]
+    gone: tuple[str, ...]
+    changed: tuple[tuple[str, str], ...]
+    same: int
+
+    @property
+    def is_any(self) -> bool:
+        return bool(self.added or self.gone or self.changed)
+
+
+def changes(plan: Plan, before: Looked, after: Looked, window: str = "") -> Iterator[Changes]:
+    """Of every part whose rows can be read, or of those of one window."""
+    for kept in readable(plan):
+        if window in ("", kept.window):
+            wanted = Wanted(kept.window, kept.part)
+            yield _compared(kept, rows(plan, before, wanted)[1], rows(plan, after, wanted)[1])
+
+
+def _compared(kept: Kept, before: pa.Table, after: pa.Table) -> Changes:
+    old, new = _by_key(before, kept.schema), _by_key(after, kept.schema)
+    return Changes(
+        kept,
+        added=tuple(row for key, row in new.items() if key not in old),
+        gone=tuple(row for key, row in old.items() if key not in new),
+        changed=tuple((old[key], row) for key, row in new.items() if key in old and old[key] != row),
+        same=sum(old.get(key) == row for key, row in new.items()),
+    )
+
+
+def _by_key(table: pa.Table, schema: Schema) -> dict[str, str]:
+    keys = [schema.fields[i].name for i in schema.key_indexes]
+    return dict(zip(field_texts(table.select(keys), CsvStyle.EXACT), field_texts(table, CsvStyle.EXACT), strict=True))
+
+
+def other_differences(before: Looked, after: Looked) -> list[str]:
+    """In what the headers differ, as sentences."""
+    old, new, found = before.facts, after.facts, []
+    if old.project_hash != new.project_hash:
+        found.append(f"they are of other projects: {old.project_hash[:12]} and {new.project_hash[:12]}")
+    for topic, number in sorted({*old.positions, *new.positions}):
+        pair = [facts.positions.get((topic, number)) for facts in (old, new)]
+        if pair[0] != pair[1]:
+            found.append(f"input {topic}, partition {number}: read up to offset {_said(pair[0])} and {_said(pair[1])}")
+    for stream in sorted({*old.streams, *new.streams}):
+        streams = [facts.streams.get(stream) for facts in (old, new)]
+        if streams[0] != streams[1]:
+            texts = ["not there" if each is None else f"{each.sequence} with digest {each.digest}" for each in streams]
+            found.append(f"stream {stream}: {texts[0]} and {texts[1]}")
+    return found
+
+
+def _said(offset: int | None) -> str:
+    return "none" if offset is None else str(offset)
+
+
+def memory_rows(coordination: Coordination | None, group: str) -> list[dict[str, Any]]:
+    """By engine and window, in bytes: what `stays`, what is `hot`, of that what was `fetched` again, and what is `cold`. Nothing of
+    an engine without a budget, all of whose state is in memory, nor of windows that stay as they say. Texts are of all windows."""
+    members = [] if coordination is None else coordination.members(group)
+    return [
+        {
+            "engine": member.engine,
+            "window": window,
+            "stays": of.get("stays", 0),
+            "hot": of.get("may_leave", 0) + of.get("fetched", 0),
+            "fetched": of.get("fetched", 0),
+            "cold": of.get("away", 0) - of.get("fetched", 0),
+        }
+        for member in present(members, SILENT_MS_MAX)
+        if member.role in AT_WORK
+        for window, of in sorted(memory_by_window(member).items())
+    ]

@@ -1,0 +1,199 @@
+"""Checks, when an engine starts, what it needs of topics on the bus, and reports or refuses what is unlike that.
+
+How long input is kept is compared with what the project and its newest snapshot need (SPEC H9, H10, Z7), settings with what
+exactness asks for (SPEC B9, Z20, Z21), sizes with the smallest message of a stream (SPEC B13), and streams of other projects, as
+far as the bus describes those, with the windows that read them (SPEC K10).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from hotspare.adapters.metadata import ProjectMetadata, read_metadata
+from hotspare.base.choices import CreateTime
+from hotspare.base.errors import BusError, BusLocked, BusUnavailable, StoreError, TopicMissing, UsageError
+from hotspare.bus.contract import Bus
+from hotspare.bus.naming import records_topic
+from hotspare.flow.plan import Plan
+from hotspare.formats import arrow_block
+from hotspare.ha.outputs.message import output_message, row_messages
+from hotspare.ha.rules.settings import GroupSettings, OutputStream
+from hotspare.host.definition import source_topic
+from hotspare.model.cascades import StreamOf
+from hotspare.model.project import WindowId
+from hotspare.model.resolved import Resolved
+from hotspare.model.retention_needs import Finding, Severity, SnapshotReach, check_retention, check_snapshot_age
+from hotspare.model.types import Schema
+from hotspare.rows.batch import output_schema
+from hotspare.stores.contract import SnapshotStatus, Store
+from hotspare.telemetry.log import Log, LogEvent
+
+_EPOCH = 1
+
+
+def topic_retentions(bus: Bus, prefix: str, resolved: Resolved) -> dict[WindowId, int]:
+    """After how many milliseconds the topic of each source window forgets; without those that do not, or do not exist yet."""
+    found: dict[WindowId, int] = {}
+    for source in resolved.sources:
+        try:
+            retention_ms = bus.retention_ms(source_topic(resolved, prefix, source))
+        except TopicMissing:
+            continue
+        if retention_ms is not None:
+            found[source] = retention_ms
+    return found
+
+
+def snapshot_reach(settings: GroupSettings) -> SnapshotReach:
+    return SnapshotReach(settings.snapshot_gap_ms, settings.confirmed_snapshots_max)
+
+
+def check_newest_snapshot(store: Store, group: str, retention_ms: Mapping[WindowId, int], now_us: int) -> tuple[Finding, ...]:
+    """What is to be said of the newest snapshot that may be restored; nothing where there is none."""
+    if not retention_ms:
+        return ()
+    written = [info.written_time_us for info in store.list(group) if info.status is SnapshotStatus.CONFIRMED]
+    if not written:
+        return ()
+    age_ms = max(0, now_us - max(written)) // 1000
+    findings = (check_snapshot_age(source, limit_ms, age_ms) for source, limit_ms in retention_ms.items())
+    return tuple(finding for finding in findings if finding is not None)
+
+
+def check_at_start(
+    bus: Bus, store: Store, prefix: str, plan: Plan, settings: GroupSettings, log: Log, groups: Sequence[str]
+) -> None:
+    """Log what an operator should know of the topics, and of the snapshots of these groups.
+
+    BusError where a topic keeps its messages so short that no engine could join again.
+
+    A bus or a store that does not answer stops nobody: whether the messages that this engine needs are there is checked apart.
+    """
+    resolved = plan.resolved
+    try:
+        retentions = topic_retentions(bus, prefix, resolved)
+        now_us = time.time_ns() // 1000
+        age = [finding for group in groups for finding in check_newest_snapshot(store, group, retentions, now_us)]
+    except (BusError, StoreError) as error:
+        log.event(LogEvent.RETENTION_WARNING, f"the retention of the topics was not compared with anything: {error.message}")
+        return
+    for finding in (*check_retention(resolved, plan.keeping, retentions, snapshot_reach(settings)), *age):
+        if finding.severity is Severity.REFUSAL:
+            raise BusError(finding.message, hint=finding.hint)
+        if finding.severity is Severity.WARNING:
+            log.event(LogEvent.RETENTION_WARNING, str(finding))
+
+
+def check_settings(bus: Bus, inbound: Sequence[str], outbound: Sequence[str], create_time: CreateTime, log: Log) -> None:
+    """One line in the log for each that is unlike hotspare's wishes. UsageError where an inbound topic cannot be used as it is. A
+    bus that does not tell its settings stops nobody."""
+    try:
+        found = bus.deviations([*inbound, *outbound, *(records_topic(topic) for topic in inbound)])
+    except BusError as error:
+        log.event(LogEvent.TOPIC_WARNING, f"the settings of the topics could not be looked at: {error.message}")
+        return
+    for deviation in found:
+        if deviation.keeps_engines_away and deviation.topic in inbound and create_time is CreateTime.REFUSE:
+            raise UsageError(
+                f"inbound topic {deviation.topic} cannot be used: its {deviation.setting} is {deviation.value}",
+                detail=deviation.consequence,
+                hint=f"set it to {deviation.wanted} (kafka-configs.sh --alter), or write `create-time: accept` in "
+                "the engines' settings file; or, under "
+                "another --prefix, bring it in by `hotspare publish --topic` or a kafka connector that names it",
+            )
+        log.event(LogEvent.TOPIC_WARNING, str(deviation), topic=deviation.topic, setting=deviation.setting)
+
+
+def check_message_sizes(bus: Bus, streams: Sequence[tuple[OutputStream, Schema]]) -> None:
+    """UsageError naming each topic whose limit is less than one row without values, with the setting to raise."""
+    taken = bus.message_bytes_max([output.topic for output, _ in streams])
+    found = []
+    for output, schema in streams:
+        row, limit = smallest_row(schema), taken[output.topic]
+        if output.message_key:
+            (message,) = row_messages(row, output.format, _EPOCH, output.message_key)
+        else:
+            message = output_message(row, output.format, _EPOCH, arrow_block)
+        needed = message.size_bytes
+        if needed > limit:
+            found.append(f"topic {output.topic} takes {limit} bytes, one row of stream {output.stream} needs {needed}")
+    if found:
+        raise UsageError(
+            "an output topic takes less than one row of its stream",
+            detail="\n  ".join(found),
+            hint="raise what they take: on Kafka max.message.bytes of the topic, and message.max.bytes where the bus's URL sets it",
+        )
+
+
+def smallest_row(schema: Schema) -> pa.RecordBatch:
+    """One output that says where it stands, and nothing else."""
+    whole = output_schema(schema)
+    place = len(whole) - len(schema.fields)
+    columns = [pa.array([0], pa.int64()).cast(each.type) if i < place else pa.nulls(1, each.type) for i, each in enumerate(whole)]
+    return pa.RecordBatch.from_arrays(columns, schema=whole)
+
+
+def check_streams_read(bus: Bus, prefix: str, resolved: Resolved) -> None:
+    """UsageError where a stream has other fields than the window that reads it, where its project does not put it out, and where
+    projects read each other in a ring. A project of which the bus tells nothing is passed over. BusUnavailable, BusLocked."""
+    for source in resolved.sources:
+        read = resolved.reads(source)
+        if read is not None and (said := _told(bus, prefix, read.project)) is not None:
+            _check_stream(said, read, source, resolved.schema(source))
+    ring = next(_rings(bus, prefix, resolved), None)
+    if ring is not None:
+        what = "projects read each other in a ring: " + ", which reads ".join(ring)
+        raise UsageError(what, hint="each would wait for the other to tell the time: let one of them read events of its own alone")
+
+
+def _check_stream(said: ProjectMetadata, read: StreamOf, source: WindowId, schema: Schema) -> None:
+    window = said.windows.get(f"{read.query}/{read.window}")
+    if window is None or not window.outbound:
+        streams = ", ".join(f"{said.project}/{name}" for name, each in said.windows.items() if each.outbound)
+        what = f"window {source} reads {read}, which project {said.project} does not put out"
+        raise UsageError(what, hint=f"its streams are: {streams or 'none'}")
+    own, theirs = _fields(schema), _fields(window.schema)
+    if own != theirs:
+        raise UsageError(
+            f"window {source} has other fields than {read}, which it reads",
+            detail=f"it has {own}, the stream has {theirs}",
+            hint="give it the same fields in the same order, and forget what the group knows with: hotspare reset",
+        )
+
+
+def _fields(schema: Schema) -> str:
+    """Names and types; what is a key, each project says for itself."""
+    return ",".join(f"{field.name}:{field.type.value}" for field in schema.fields)
+
+
+def _rings(bus: Bus, prefix: str, resolved: Resolved) -> Iterator[list[str]]:
+    """Ways from this project along what each reads that lead back to it."""
+    own, known = resolved.project.name, set[str]()
+    reads = (resolved.reads(source) for source in resolved.sources)
+    ways = [[own, project] for project in dict.fromkeys(read.project for read in reads if read is not None)]
+    while ways:
+        way = ways.pop(0)
+        if way[-1] == own:
+            yield way
+        elif way[-1] not in known:
+            known.add(way[-1])
+            said = _told(bus, prefix, way[-1])
+            ways += [[*way, project] for project in (_projects_read(said) if said is not None else ())]
+
+
+def _projects_read(said: ProjectMetadata) -> dict[str, None]:
+    streams = (StreamOf.parse(window.reads) for window in said.windows.values() if window.reads)
+    return dict.fromkeys(stream.project for stream in streams if stream is not None)
+
+
+def _told(bus: Bus, prefix: str, project: str) -> ProjectMetadata | None:
+    """None where there is nothing, or nothing that this version can read."""
+    try:
+        return read_metadata(bus, prefix, project)
+    except (BusUnavailable, BusLocked):
+        raise
+    except BusError:
+        return None

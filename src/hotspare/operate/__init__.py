@@ -1,0 +1,1 @@
+"""Operations on groups, snapshots and projects, each once as a function, for commands and programs: no options, nothing printed."""

@@ -1,0 +1,170 @@
+"""Finds groups, and opens what knows them: their bus, coordination and snapshots; and which engines of a group live.
+
+Opens what exists already, and creates nothing: a command that only looks, or a wrong name, leaves no file behind.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from hotspare.base.errors import UsageError
+from hotspare.base.places import has_its_file, named_path
+from hotspare.base.processes import is_process_gone, process_space
+from hotspare.bus.naming import own_partition, whole_group
+from hotspare.coordination.contract import Coordination, Leader, Member
+from hotspare.ha.rules.roles import Role
+from hotspare.stores.contract import Access, Store
+
+if TYPE_CHECKING:
+    from hotspare.bus.contract import Bus
+
+SILENT_MS_MAX = 2_000
+"""An engine that has not described itself for longer gives no sign of life: it does so twice a second."""
+_MAKERS = "`hotspare run` and `hotspare publish` make it: is the name right?"
+
+
+def existing_bus(stack: ExitStack, url: str) -> Bus:
+    """Closed with `stack`. UsageError where it would be a file that does not exist."""
+    from hotspare.bus.open import open_bus
+
+    if not has_its_file(url):
+        raise UsageError(f"no bus is at {url}", detail=f"there is no file {named_path(url)}", hint=_MAKERS)
+    opened = open_bus(url)
+    stack.callback(opened.close)
+    return opened
+
+
+def existing_coordination(stack: ExitStack, url: str, bus_url: str) -> Coordination:
+    """Closed with `stack`. By its own URL, else beside an existing bus, where no engine may have been yet: then it is empty."""
+    from hotspare.coordination.memory import MemoryCoordination
+    from hotspare.coordination.open import default_coordination_url, open_coordination
+
+    if url and not has_its_file(url):
+        raise UsageError(f"no coordination is at {url}", detail=f"there is no file {named_path(url)}", hint="is the name right?")
+    chosen = url or default_coordination_url(bus_url)
+    if not has_its_file(chosen):
+        return MemoryCoordination().client("nobody")
+    opened = open_coordination(chosen)
+    stack.callback(opened.close)
+    return opened
+
+
+def group_coordination(stack: ExitStack, bus_url: str, url: str) -> Coordination:
+    """Returns the coordination at `url`, else next to an existing bus; closed with `stack`. UsageError if neither is named."""
+    if not (bus_url or url):
+        raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
+    if not url:
+        existing_bus(stack, bus_url)
+    return existing_coordination(stack, url, bus_url)
+
+
+def existing_store(stack: ExitStack, url: str, bus_url: str, access: Access = Access.LOOK) -> Store | None:
+    """Closed with `stack`. None where no snapshot was ever written beside the bus, or where nothing says where they are."""
+    from hotspare.stores.open import default_store_url, is_there, open_existing_store
+
+    chosen = url or (default_store_url(bus_url) if bus_url else "")
+    if not chosen or not (url or is_there(chosen)):
+        return None
+    opened = open_existing_store(chosen, access)
+    stack.callback(opened.close)
+    return opened
+
+
+def existing_snapshots(stack: ExitStack, url: str, bus_url: str, coordination: Coordination) -> Store | None:
+    """`existing_store`, where each group has the snapshots of the project that it runs now. None also where nothing says where they
+    are and the bus has no place for them: all the rest of a group can be seen."""
+    from functools import partial
+
+    from hotspare.ha.effects.upgrading import place_of
+    from hotspare.stores.open import store_beside
+    from hotspare.stores.placed import PlacedStore
+
+    store = existing_store(stack, url, bus_url) if url or store_beside(bus_url) else None
+    return None if store is None else PlacedStore(store, partial(place_of, coordination))
+
+
+@dataclass(frozen=True)
+class GroupSources:
+    """Where a group's facts are; without bus or store their part stays empty."""
+
+    coordination: Coordination
+    bus: Bus | None = None
+    store: Store | None = None
+
+
+def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> GroupSources:
+    """Bus, coordination and store by URL or beside the bus; closed with `stack`. UsageError where nothing says where they are,
+    and where a file that is named does not exist."""
+
+    if not bus and not coordination:
+        raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
+    opened_bus = existing_bus(stack, bus) if bus else None
+    service = existing_coordination(stack, coordination, bus)
+    return GroupSources(service, opened_bus, existing_snapshots(stack, store, bus, service))
+
+
+def known_groups(service: Coordination, group: str) -> list[str]:
+    """Returns the group of this name, or the groups of all shards if the project is divided. The name may be that of the project if
+    only one prefix has it. UsageError if no group has the name, or several have it."""
+
+    groups = service.groups()
+    names = {*groups, *map(whole_group, groups)}
+    found = [group] if group in names else sorted({name for name in names if name.endswith(f".{group}")})
+    if not found:
+        raise UsageError(f"no group is called {group}", hint="groups: " + (", ".join(groups) or "none"))
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} groups are of project {group}", hint="name one of them: " + ", ".join(found))
+    shards = [each for each in groups if whole_group(each) == found[0] != each]
+    return sorted(shards, key=own_partition) or found
+
+
+def known_group(service: Coordination, group: str) -> str:
+    """Returns the one group of this name, as `known_groups` finds it. UsageError also if the project is divided."""
+
+    found = known_groups(service, group)
+    if len(found) > 1:
+        raise UsageError(f"{group} is in {len(found)} shards", hint="name one of them: " + ", ".join(found[:3]) + " ...")
+    return found[0]
+
+
+def is_running(member: Member) -> bool | None:
+    """Whether an engine's process lives; None where it cannot be seen from here, as on another machine."""
+    if member.process_space != process_space():
+        return None
+    return not is_process_gone(member.process_id, member.process_start)
+
+
+def is_heard(member: Member, leader: Leader, newest_ms: int) -> bool:
+    """Whether an engine gives signs of life. Of one that has ended its last word stands; an active one's sign is its lease."""
+    if member.role in (Role.DIVERGED.value, Role.STOPPED.value):
+        return True
+    holds = leader.holder == member.engine and leader.lease_left_ms > 0
+    if is_running(member) is False or (member.role == Role.ACTIVE.value and not holds):
+        return False
+    return newest_ms - member.seen_ms < SILENT_MS_MAX
+
+
+class Others(Enum):
+    """What is known of engines on other machines, whose processes cannot be seen from here."""
+
+    UNKNOWN = "unknown"
+    GONE = "gone"
+
+
+def refuse_if_alive(service: Coordination, group: str, others: Others) -> None:
+    """UsageError naming the engines that live, or may live."""
+    states = {member.engine: is_running(member) for member in service.members(group)}
+    alive = [engine for engine, running in states.items() if running]
+    unseen = [engine for engine, running in states.items() if running is None and others is Others.UNKNOWN]
+    leader = service.leader(group)
+    if leader.holder and leader.lease_left_ms > 0 and states.get(leader.holder, True):
+        alive.append(leader.holder)
+    if alive:
+        raise UsageError(f"group {group} has engines that are alive: {', '.join(dict.fromkeys(alive))}", hint="stop them first")
+    if unseen:
+        raise UsageError(
+            f"group {group} has engines on other machines: {', '.join(unseen)}", hint="stop them, or say --force if they are gone"
+        )

@@ -1,0 +1,159 @@
+"""The inbound topic of a window, and where in it the rows go that are published."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from hotspare.base.choices import MissingTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotspare.adapters.failover.topic_count import TopicCount
+    from hotspare.adapters.files.row_routing import RowRouting
+    from hotspare.base.errors import UsageError
+    from hotspare.bus.contract import Bus, Partition
+    from hotspare.model.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPath:
+    """`project/query/window`."""
+
+    project: str
+    query: str
+    window: str
+
+    def __str__(self) -> str:
+        return f"{self.project}/{self.query}/{self.window}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The window that rows are published to.
+
+    `partition`: to which all rows go; None: each to where it belongs by the field `partition_by`. `missing` says what is done about
+    a topic that does not exist; one that is created gets `shards` partitions. `coordination_url`: that of the engines;
+    "" for the default of the bus.
+    """
+
+    bus_url: str
+    prefix: str
+    window: WindowPath
+    partition: int | None = None
+    shards: int = 1
+    partition_by: str = ""
+    missing: MissingTopic = MissingTopic.REFUSE
+    coordination_url: str = ""
+
+
+class InboundPlace(NamedTuple):
+    """Where rows go: all to `partition`, or each where `routing` says, as long as the topic has the partitions that `counted`
+    knows."""
+
+    partition: Partition
+    routing: RowRouting | None
+    counted: TopicCount
+
+
+def inbound_place(bus: Bus, target: Target, schema: Schema | None, told: Callable[[str], None]) -> InboundPlace:
+    """Returns where rows go, on a topic that exists from now on; `told` gets a sentence if it is created. UsageError if the topic
+    is missing and is not to be created, has other partitions than the target's shards, or nothing says in which a row belongs."""
+    from hotspare.adapters.failover.topic_count import TopicCount
+    from hotspare.bus.contract import Partition
+
+    topic = _topic(target)
+    count = _make_topic(bus, topic, target, told)
+    return InboundPlace(
+        Partition(topic, target.partition or 0), _routing(target, schema, topic, count), TopicCount(bus, topic, count)
+    )
+
+
+def refuse_missing(bus: Bus, target: Target) -> None:
+    """Raises UsageError if the topic does not exist and is not to be created: no engine of the window has started."""
+    topic = _topic(target)
+    if target.missing is MissingTopic.REFUSE and topic not in bus.topics():
+        raise _unknown(bus, topic, target)
+
+
+def _topic(target: Target) -> str:
+    from hotspare.bus.naming import checked_prefix, inbound_topic
+
+    path = target.window
+    return inbound_topic(checked_prefix(target.prefix), path.project, path.query, path.window)
+
+
+def _make_topic(bus: Bus, topic: str, target: Target, told: Callable[[str], None]) -> int:
+    """Returns the number of its partitions; creates it first if it is missing and `target` says so. UsageError if it is missing
+    otherwise, or exists with other partitions than the shards that the command names."""
+    from hotspare.base.errors import TopicMissing, UsageError
+
+    existing = bus.topics().get(topic)
+    if existing is not None and target.shards not in (1, existing):
+        what = f"topic {topic} has {existing} partitions, --shards says {target.shards}"
+        raise UsageError(
+            what, hint="leave --shards out for a topic that is there; for other shards, publish under another --prefix"
+        )
+    if existing is not None:
+        return existing
+    if target.missing is MissingTopic.REFUSE:
+        raise _unknown(bus, topic, target)
+    if (target.partition or 0) >= target.shards:
+        hint = "publish to partition 0" if target.shards == 1 else ""
+        raise TopicMissing(f"topic {topic} does not exist, so it has no partition {target.partition}", hint=hint)
+    bus.create_topic(topic, target.shards)
+    told(f"topic {topic} is new: no engine reads it yet")
+    return target.shards
+
+
+def _unknown(bus: Bus, topic: str, target: Target) -> UsageError:
+    """Returns the refusal of a topic that does not exist, with the windows that can be published to under this prefix."""
+    from hotspare.base.errors import UsageError
+
+    if starting := _starting(target):
+        return UsageError(
+            f"an engine of window {target.window} is starting: topic {topic} does not exist yet",
+            detail=", ".join(f"{engine}: {phase}" for engine, phase in starting.items()),
+            hint="publish again when `hotspare status` shows an active engine",
+        )
+    start, end = f"{target.prefix}.", ".I"
+    here = [name[len(start) : -len(end)] for name in sorted(bus.topics()) if name.startswith(start) and name.endswith(end)]
+    windows = [name.replace(".", "/") for name in here if name.count(".") == 2]
+    hint = "start an engine first: it creates the topic; or add --create to this command, and --shards if it is divided"
+    return UsageError(
+        f"no engine of window {target.window} has started here: topic {topic} does not exist",
+        detail=f"windows under prefix {target.prefix}: {', '.join(windows) or 'none'}",
+        hint=hint,
+    )
+
+
+def _starting(target: Target) -> dict[str, str]:
+    """Returns the engines of the window's project that are starting, and in which phase; none if nothing says where to ask."""
+    from hotspare.base.errors import HotspareError
+    from hotspare.bus.naming import group_name, whole_group
+    from hotspare.host.starting import STARTING
+    from hotspare.operate.groups import existing_coordination, is_running
+
+    whole = group_name(target.prefix, target.window.project)
+    with contextlib.suppress(HotspareError), contextlib.ExitStack() as stack:
+        service = existing_coordination(stack, target.coordination_url, target.bus_url)
+        members = [each for group in service.groups() if whole_group(group) == whole for each in service.members(group)]
+        return {each.engine: each.detail[STARTING] for each in members if STARTING in each.detail and is_running(each) is not False}
+    return {}
+
+
+def _routing(target: Target, schema: Schema | None, topic: str, count: int) -> RowRouting | None:
+    """Where rows go; None where all go to one partition. UsageError where nobody says by which field."""
+    from hotspare.adapters.files.row_routing import RowRouting
+    from hotspare.base.errors import UsageError
+    from hotspare.rows.routing import routing_by
+
+    if count == 1 or target.partition is not None:
+        return None
+    found = None if schema is None else routing_by(schema, target.partition_by, count)
+    if schema is None or found is None:
+        what = f"topic {topic} has {count} partitions, and nothing says in which a row belongs"
+        raise UsageError(what, hint="give the project's file with --project, or a --partition for all rows")
+    return RowRouting(schema, found)

@@ -1,0 +1,73 @@
+"""Has a snapshot written while a group runs, or copies its newest one if no engine runs (SPEC H3, H13, Z4, Z5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hotspare.base.errors import StoreError, UsageError
+from hotspare.base.retry import Retry
+from hotspare.coordination.contract import Coordination, Member
+from hotspare.ha.effects.persisting import AskedSnapshot, ask, asked, copy
+from hotspare.ha.rules.facts import PersistRequest
+from hotspare.ha.rules.requests import KEPT
+from hotspare.ha.rules.roles import AT_WORK
+from hotspare.operate.groups import SILENT_MS_MAX, GroupSources, is_heard
+from hotspare.stores.open import open_store
+from hotspare.telemetry.secrets import masked
+
+_POLL_S = 0.05
+
+
+def engines_at_work(service: Coordination, group: str) -> list[Member]:
+    """Engines that gave word lately and have not ended."""
+    members, leader = service.members(group), service.leader(group)
+    newest_ms = max((member.seen_ms for member in members), default=0)
+    heard = [m for m in members if newest_ms - m.seen_ms < SILENT_MS_MAX and is_heard(m, leader, newest_ms)]
+    return [m for m in heard if m.role in AT_WORK]
+
+
+def ask_for(service: Coordination, group: str, engines: Sequence[Member], request: PersistRequest) -> int:
+    """Returns the number of the request. UsageError if the engine that it names does not run."""
+    meant = [member for member in engines if request.by in ("", member.engine)]
+    if not meant:
+        names = ", ".join(member.engine for member in engines)
+        raise UsageError(f"group {group} has no engine {request.by} that runs", hint=f"engines: {names}")
+    return ask(service, group, request)
+
+
+def awaited(service: Coordination, group: str, number: int, timeout_s: float, report: Callable[[str], None]) -> str:
+    """Waits for the request, and returns what came of it; `report` gets what is done about it meanwhile. StoreError if the snapshot
+    could not be written, UsageError if that takes too long."""
+    known: AskedSnapshot | None = None
+    for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
+        known = asked(service, group, number)
+        if known is None or known.outcome is not None:
+            break
+        report(f"engine {known.claims[-1]} writes it" if known.claims else "waits for an engine")
+    if known is None:
+        what = f"what came of request {number} of group {group} is no longer told, as {KEPT} others are done since"
+        raise UsageError(what, hint="`hotspare state ls` shows the snapshots of a store")
+    if known.outcome is None:
+        who = f"engine {known.claims[-1]} has undertaken it" if known.claims else "no engine has undertaken it"
+        detail = f"{who}; it is restored only when what it stands on is committed"
+        raise UsageError(f"request {number} is not done after {timeout_s:g} s", detail=detail, hint="`hotspare status` shows it")
+    outcome = known.outcome
+    if outcome.failure:
+        raise StoreError(f"engine {outcome.engine} could not persist a snapshot of group {group}", detail=masked(outcome.failure))
+    where = masked(known.request.to) or "the group's store"
+    size = f"{outcome.bytes} bytes, in {outcome.took_ms} ms"
+    return f"snapshot {outcome.name} at position {outcome.order} is in {where}, written by {outcome.engine}: {size}"
+
+
+def copied(sources: GroupSources, group: str, request: PersistRequest) -> str:
+    """The newest snapshot of a group whose engines are all gone. UsageError where there is none, or nowhere to copy it to."""
+    if not request.to:
+        raise UsageError(f"no engine of group {group} runs", hint="say --to PATH, to copy its newest snapshot there")
+    if sources.store is None:
+        raise UsageError(f"group {group} has no snapshot", hint="give --store URL, where they are kept elsewhere")
+    target = open_store(request.to)
+    try:
+        info = copy(sources.store, target, sources.coordination, group, request.keep)
+    finally:
+        target.close()
+    return f"no engine runs: its newest snapshot, {info.name} at position {info.order}, is copied to {masked(request.to)}"

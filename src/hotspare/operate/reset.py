@@ -1,0 +1,44 @@
+"""Forgets what groups remember, so that they begin anew; never while one of their engines is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hotspare.base.errors import UsageError
+from hotspare.bus.contract import Bus
+from hotspare.coordination.contract import Coordination
+from hotspare.ha.effects.joining import groups_behind
+from hotspare.ha.effects.upgrading import forget, places
+from hotspare.operate.groups import Others, refuse_if_alive
+from hotspare.stores.contract import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What is forgotten of the groups of a project. `store`: None if no snapshot was ever written."""
+
+    bus: Bus
+    coordination: Coordination
+    store: Store | None
+    groups: Sequence[str]
+
+    def refuse(self, group: str, others: Others) -> None:
+        """UsageError if an engine is or may be alive, or if another group reads an output stream of `group`, the name of them all.
+        That one would take the beginning of the new stream for what follows the old one, and hold the rows of both."""
+        for each in self.groups:
+            refuse_if_alive(self.coordination, each, others)
+        behind = groups_behind(self.coordination, group)
+        if behind:
+            what = f"group {behind[0]} reads what group {group} puts out, and would take the new stream for the rest of the old one"
+            raise UsageError(what, hint=f"forget it first, with: hotspare reset --group {behind[0]}")
+
+    def run(self) -> None:
+        """Forgets snapshots, facts and outputs, in this order: a reset that was cut short leaves nothing that is ahead of what is
+        published."""
+        for each in self.groups:
+            if self.store is not None:
+                for place in places(self.coordination, each):
+                    self.store.forget(place)
+            forget(self.coordination, each)
+            self.bus.forget(each)

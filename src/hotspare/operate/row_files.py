@@ -1,0 +1,119 @@
+"""Rows of a window to a file, Parquet with the columns' types or CSV as events, which `hotspare publish` takes; and rows of a
+Parquet file into a source window."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hotspare.adapters.files.canonical import InsertOpcode, RowForm
+from hotspare.adapters.files.publisher import PublishOptions, PublishProgress, publish_file
+from hotspare.base.errors import BusError, FileUnwritable, UsageError
+from hotspare.bus.contract import Bus
+from hotspare.flow.inside import table_schema
+from hotspare.formats.csv.rows import CsvStyle, rows_to_csv
+from hotspare.model.events import Flag, Opcode
+from hotspare.model.types import Schema
+from hotspare.operate.inbound import InboundPlace
+from hotspare.operate.snapshots import Looked, Wanted
+
+PARQUET, CSV = ".parquet", ".csv"
+_ROWS_AT_ONCE = 1 << 16
+_DIGITS = 32
+"""Of the digest of a file's rows, in the name of what is published."""
+
+
+def write_rows(file: Path, table: pa.Table, schema: Schema, looked: Looked, wanted: Wanted) -> None:
+    """Whole or not at all. UsageError for a file whose name ends otherwise; FileUnwritable."""
+    if file.suffix not in (PARQUET, CSV):
+        raise UsageError(f"{file} has a form that is not known", hint="let its name end in .parquet or .csv")
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        if file.suffix == PARQUET:
+            pq.write_table(table.replace_schema_metadata(_where_from(schema, looked, wanted)), beside)
+        else:
+            write_events(beside, table)
+        beside.replace(file)
+    except OSError as error:
+        raise FileUnwritable.of(file, error) from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _where_from(schema: Schema, looked: Looked, wanted: Wanted) -> dict[str, str]:
+    """What a Parquet file says of its origin."""
+    return {
+        "hotspare.group": looked.group,
+        "hotspare.snapshot": looked.info.name,
+        "hotspare.window": wanted.window,
+        "hotspare.part": wanted.part,
+        "hotspare.schema": str(schema),
+        "hotspare.project": looked.facts.project_hash,
+    }
+
+
+def write_events(file: Path, table: pa.Table) -> None:
+    """CSV with an insert for each row."""
+    with file.open("wb") as out:
+        for batch in table.to_batches(max_chunksize=_ROWS_AT_ONCE):
+            count = batch.num_rows
+            opcode, flags = (pa.array(np.full(count, int(each), np.uint8)) for each in (Opcode.INSERT, Flag.NORMAL))
+            names = ["hs:opcode", "hs:flags", *batch.schema.names]
+            out.write(rows_to_csv(pa.RecordBatch.from_arrays([opcode, flags, *batch.columns], names=names), CsvStyle.EXACT))
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetRows:
+    """The rows of a file, in the columns of a schema."""
+
+    file: Path
+    schema: Schema
+    table: pa.Table
+
+
+def rows_in(file: Path, schema: Schema) -> ParquetRows:
+    """Returns the rows of a Parquet file. UsageError if it cannot be read, or lacks a field of the schema."""
+    if file.suffix != PARQUET:
+        raise UsageError(f"{file} is no Parquet file", hint="a CSV file of events takes `hotspare publish`")
+    try:
+        table = pq.read_table(file)
+    except (OSError, pa.ArrowException) as error:
+        why = str(error) if file.exists() else "there is no such file"
+        raise UsageError(f"file {file} cannot be read", detail=why) from error
+    if missing := [name for name in schema.names if name not in table.column_names]:
+        raise UsageError(f"{file} lacks the field {missing[0]}", hint=f"its columns are {', '.join(table.column_names)}")
+    try:
+        return ParquetRows(file, schema, table.select(list(schema.names)).cast(table_schema(schema)))
+    except pa.ArrowException as error:
+        raise UsageError(f"{file} has other types than {schema}", detail=str(error)) from error
+
+
+def bring_rows(
+    bus: Bus, place: InboundPlace, rows: ParquetRows, stop: threading.Event, troubled: Callable[[BusError], None]
+) -> PublishProgress:
+    """Publishes each row as an upsert: what is brought in is input, so all engines make the same of it. Begun again, it goes on
+    where it was: a file's rows come once. A file with other rows is another one, whatever its name. FileUnwritable."""
+    (where, routing, count), file = place, rows.file
+    form = RowForm(insert=InsertOpcode.UPSERT, schema=rows.schema)
+    events = file.with_name(f".{file.name}.{uuid4().hex}.events")  # somebody else may bring the same file at the same time
+    try:
+        write_events(events, rows.table)
+        with events.open("rb") as written:
+            digest = hashlib.file_digest(written, hashlib.blake2b).hexdigest()[:_DIGITS]
+        options = PublishOptions(form=form, source_name=f"import of {file.absolute()} {digest}")
+        return publish_file(bus, where, events, options, stop, lambda _: None, troubled, routing, count=count)
+    except OSError as error:
+        raise FileUnwritable.of(events, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            events.unlink(missing_ok=True)

@@ -1,0 +1,33 @@
+"""Which shards move, so that no engine is active for more than its share of them (SPEC K9)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotspare.operate.switchover import moves_to_spread
+
+SHARDS_OF = st.integers(1, 9).map(lambda count: [f"p.shop/{number}" for number in range(count)])
+
+
+@given(SHARDS_OF, st.data())
+def test_shards_are_shared_out_with_the_fewest_moves(groups: list[str], data: st.DataObject) -> None:
+    """SPEC K9."""
+    engines = data.draw(st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=1, unique=True))
+    active = {group: data.draw(st.sampled_from(engines)) for group in groups}
+    moves = moves_to_spread(active, {group: {each for each in engines if each != active[group]} for group in groups})
+    before, after = Counter(active.values()), Counter((active | moves).values())
+    assert max(after.values()) - min(after[engine] for engine in engines) <= 1
+    most, more = divmod(len(groups), len(engines))
+    kept = sorted((before[engine] for engine in engines), reverse=True)
+    needed = sum(max(0, had - most - (place < more)) for place, had in enumerate(kept))
+    assert len(moves) == needed
+    assert all(active[group] != engine for group, engine in moves.items())
+
+
+def test_nobody_gets_a_shard_who_is_no_spare_of_it() -> None:
+    active = dict.fromkeys(("g/0", "g/1", "g/2"), "a") | {"g/3": ""}
+    assert moves_to_spread(active, {"g/0": [], "g/1": ["b"], "g/2": ["b"], "g/3": ["b"]}) == {"g/1": "b"}
+    assert moves_to_spread({"g/0": "a"}, {"g/0": ["b"]}) == {}
