@@ -1,0 +1,20 @@
+"""The parts that every other package may use: errors, retry, processes, locks, URLs."""
+
+__all__ = [
+    "addresses",
+    "choices",
+    "errors",
+    "file_locks",
+    "inbound",
+    "interpreter",
+    "passwords",
+    "places",
+    "positions",
+    "processes",
+    "retry",
+    "scratch",
+    "shard",
+    "sqlite_file",
+    "step_size",
+    "stop_signals",
+]

@@ -1,0 +1,3 @@
+"""The commands of `hotspare`."""
+
+__all__ = ["main"]

@@ -1,0 +1,21 @@
+"""The deterministic core: plan, step, merge, outputs, snapshots, upgrades."""
+
+__all__ = [
+    "carry_over",
+    "digest_chain",
+    "given_order",
+    "head",
+    "heartbeats",
+    "inside",
+    "machine_code",
+    "numbering",
+    "outputs",
+    "pipeline",
+    "plan",
+    "poison",
+    "project_state",
+    "semantics",
+    "snapshot",
+    "upgrade",
+    "warm",
+]

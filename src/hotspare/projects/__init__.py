@@ -1,0 +1,3 @@
+"""YAML or ESP XML to a checked project."""
+
+__all__ = ["fingerprint", "load", "resolve"]

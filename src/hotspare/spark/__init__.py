@@ -19,7 +19,7 @@ from hotspare.spark.publishing import publish
 from hotspare.spark.snapshot_rows import state
 from hotspare.spark.tables import apply
 
-__all__ = ["OnBadEvents", "RunUntil", "apply", "publish", "register", "state"]
+__all__ = ["OnBadEvents", "RunUntil", "apply", "publish", "register", "replay", "state"]
 
 
 def register(spark: SparkSession) -> None:

@@ -1,0 +1,3 @@
+"""The log, which never contains passwords."""
+
+__all__ = ["log", "secrets"]

@@ -1,0 +1,3 @@
+"""Types of fields guessed from the values of a file."""
+
+__all__ = ["columns", "sample"]

@@ -1,0 +1,3 @@
+"""The bus on Kafka."""
+
+__all__ = ["client"]

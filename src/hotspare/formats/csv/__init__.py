@@ -1,0 +1,3 @@
+"""CSV to rows and back."""
+
+__all__ = ["decode", "grammar", "lines", "quoting", "rows", "split"]

@@ -1,0 +1,3 @@
+"""JSON to rows and back."""
+
+__all__ = ["cutting", "decode", "plain", "rows"]

@@ -1,0 +1,3 @@
+"""XML to rows and back."""
+
+__all__ = ["plain", "rows"]

@@ -1,0 +1,3 @@
+"""Texts of projects, read into trees with places."""
+
+__all__ = ["esp_xml", "properties", "values", "yaml"]

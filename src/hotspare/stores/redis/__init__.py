@@ -1,1 +1,3 @@
 """Snapshots in Redis."""
+
+__all__ = ["server"]

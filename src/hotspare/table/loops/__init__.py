@@ -1,0 +1,19 @@
+"""Kernels over state in pages."""
+
+__all__ = [
+    "absent",
+    "ahead",
+    "columns",
+    "groups",
+    "hashing",
+    "index",
+    "interning",
+    "multi_index",
+    "ordering",
+    "outputs",
+    "pages",
+    "relation",
+    "shared",
+    "slots",
+    "unlinked",
+]

@@ -1,0 +1,3 @@
+"""ESP XML, read into trees with places."""
+
+__all__ = ["connector_groups", "elements", "pubsub", "text", "tree", "values", "written"]

@@ -1,0 +1,3 @@
+"""YAML, read into trees with places."""
+
+__all__ = ["text", "tree", "values", "written"]

@@ -1,0 +1,3 @@
+"""Jobs, cluster and executors of an application whose tasks are engines."""
+
+__all__ = ["cluster", "jobs", "place"]
