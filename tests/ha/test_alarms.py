@@ -16,8 +16,7 @@ from hotspare.ha.effects import snapshots
 from hotspare.ha.effects.cycle import take_batch
 from hotspare.ha.effects.perform import perform
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.figures import BadCounts
-from hotspare.ha.group_state import InboundState
+from hotspare.ha.group_state import BadCounts, InboundState
 from hotspare.ha.member_record import member_of
 from hotspare.ha.ports import ConnectorFacts
 from hotspare.ha.rules import actions as do

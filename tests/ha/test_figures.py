@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.ha.figures import SKEW_WINDOW_MS, ClockSkew
+from hotspare.ha.group_state import SKEW_WINDOW_MS, ClockSkew
 
 
 @given(st.integers(-(10**9), 10**9), st.lists(st.integers(0, 10**6), min_size=1, max_size=30))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hotspare.host.catching_up import CatchUp
+from hotspare.host.hosted_group import CatchUp
 
 KEYS = (0, 0), (1, 0)
 

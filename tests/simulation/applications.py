@@ -18,7 +18,7 @@ from pathlib import Path
 from hotspare.base.errors import HotspareError, StateError, UsageError
 from hotspare.bus.naming import shard_group
 from hotspare.ha.rules.roles import Role
-from hotspare.host.catching_up import CatchUp
+from hotspare.host.hosted_group import CatchUp
 from hotspare.host.partitioned.role_sharing import role_of
 from hotspare.host.partitioned.sharing import Ask, ShardRole, Withdraw
 from hotspare.host.partitioned.watch import JobEnd
@@ -138,7 +138,7 @@ class Applications:
         attempt.wanted = frozenset(shards)
 
     def _host(self, attempt: Attempt) -> None:
-        """As `host.partitioned.shard_host` does: what is new joins, what is no longer wanted gives up its role and leaves."""
+        """As `host.partitioned.task` does: what is new joins, what is no longer wanted gives up its role and leaves."""
         if not attempt.has_begun or attempt.stopping_ms is not None or self.is_frozen(attempt):
             return
         for shard, world in enumerate(self.worlds):

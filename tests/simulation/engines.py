@@ -21,7 +21,7 @@ from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules.roles import ENDS, Role
-from hotspare.host.catching_up import CatchUp
+from hotspare.host.hosted_group import CatchUp
 from hotspare.host.starting import Lookout
 from hotspare.rows.batch import MessageFormat, NextInput
 from hotspare.runners.reading import MessageRun, raw_batch

@@ -2,18 +2,24 @@
 
 Deterministic: the outputs and the state after a batch depend on the state before and on the rows, not on where the rows were cut.
 
-What one row causes may be millions of rows, so outputs come in parts of bounded size (`flow.dataflow`).
+What one row causes may be millions of rows, so outputs come in parts of bounded size. In each part windows work one after the
+other, as far as they may. While a window has more to emit, those upstream of it wait, so nothing piles up between windows; of
+several the most downstream one continues. A window of several inputs takes rows in the order (rank, input), so rows of an input
+wait on its edge until those that precede them have arrived. An upstream window that would only add to such rows waits as well,
+unless all of them would: then the one that is behind continues. A window gets heartbeats when its inputs have emitted all that
+they cause there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.base.errors import PositionOrder
-from hotspare.flow.dataflow import Dataflow, Door
 from hotspare.flow.outputs import (
     Causes,
     bad_in_pieces,
@@ -24,17 +30,223 @@ from hotspare.flow.outputs import (
     with_causes,
 )
 from hotspare.flow.plan import Plan
+from hotspare.flow.poison import WindowFailure
 from hotspare.flow.project_state import NO_TIME, PartitionKey, Passed, State, StreamState
-from hotspare.model.project import Resident, WindowId
+from hotspare.model.events import Flag, Opcode
+from hotspare.model.project import EVERY_SLOT, Resident, WindowId
+from hotspare.model.types import Schema
 from hotspare.rows.batch import BAD_STREAM, RowKind
-from hotspare.rows.chunk import EXTRA_ROWS_MAX, NO_END, Chunk, Positions, Timeline
+from hotspare.rows.chunk import EXTRA_ROWS_MAX, NO_END, Chunk, Int64s, Positions, Timeline, UInt8s
+from hotspare.rows.elementwise import comes_of_rows
 from hotspare.rows.merged import MergedRows
 from hotspare.rows.ordering import partition_numbers
-from hotspare.rows.refusals import BadEvents
+from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.scripting.shared import PAGE as SHARED_PAGE
+from hotspare.table.lanes import to_lanes
+from hotspare.table.loops.ordering import order_by_number
 from hotspare.table.loops.outputs import due_heartbeats, first_disorder
 from hotspare.table.memory import NO_BUDGET, Home, Residence
 from hotspare.table.pages import Housed, Page
+from hotspare.windows.shared.contract import Applied
+from hotspare.windows.shared.rowwise import passed_rows
+
+_EVENT, _BAD = int(RowKind.EVENT), int(RowKind.BAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A batch's fixed columns as arrays. `time_us` is running system time."""
+
+    positions: Positions
+    time_us: Int64s
+    kind: npt.NDArray[np.int8]
+    opcode: UInt8s
+    flags: UInt8s
+
+
+class Dataflow:
+    """A batch, how far each window is with it, and what waits between them."""
+
+    def __init__(
+        self, plan: Plan, state: State, batch: MergedRows, door: Door, timeline: Timeline, extra_rows_max: Callable[[], int]
+    ) -> None:
+        count = len(plan.nodes)
+        self._plan, self._state, self._batch, self._door = plan, state, batch, door
+        self._timeline, self._extra_rows_max = timeline, extra_rows_max
+        self._rows, self._all_beats = batch.num_rows, timeline
+        """Of the batch: how many rows, and its time with all heartbeats and what the present part allows."""
+        self._has_begun = False
+        self._has_more = [False] * count
+        """Nodes that are not done with what they were given."""
+        self._waiting: list[list[Chunk | None]] = [[None] * len(node.inputs) for node in plan.nodes]
+        """What stands on each edge into each node."""
+        self._given = [0] * count
+        """The node was given all that comes of lower ranks."""
+        self._until = [0] * count
+        """The node has put out all that comes of lower ranks."""
+        self._ranks = _ranks_of_events(door, len(plan.entries))
+        """Of each topic the rows that hold its events."""
+        self._refused: dict[int, BadEvents] = {}
+        """What is not put out yet: of the head (-1) and of each node that refused anything."""
+        self._refuse(-1, _bad_rows(batch, door))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every window has put out all that it will. One that went on while those before it had more still gets that."""
+        return self._has_begun and min(self._until, default=self._rows) == self._rows and not any(self._has_more)
+
+    def next_part(self) -> tuple[list[Chunk | None], BadEvents]:
+        """Output chunk of each node (None: nothing), and bad events by rank."""
+        chunks: list[Chunk | None] = [None] * len(self._plan.nodes)
+        self._all_beats = replace(self._timeline, extra_rows_max=self._extra_rows_max())
+        first = self._next_node()
+        for i in range(first, len(chunks)):
+            if i == first or not self._has_more[i]:
+                chunks[i] = self._output(i)
+        self._has_begun = True
+        return chunks, self._take_refused()
+
+    def _next_node(self) -> int:
+        """Who goes on, with those behind it."""
+        if not self._has_begun:
+            return 0
+        more = [i for i, has_more in enumerate(self._has_more) if has_more]
+        if len(more) < 2:
+            return more[0] if more else 0
+        piles = [False] * len(self._has_more)
+        for i in range(len(piles) - 1, -1, -1):
+            to = self._plan.followers[i]
+            piles[i] = any(self._waiting[at][number] is not None or self._has_more[at] or piles[at] for at, number in to)
+        free = [i for i in more if not piles[i]]
+        return free[-1] if free else min(more, key=lambda i: (self._until[i], i))
+
+    def _output(self, i: int) -> Chunk | None:
+        node, topic = self._plan.nodes[i], self._plan.topic_of.get(i)
+        if topic is None:
+            inputs, until = self._arrived(i)
+        else:
+            inputs, until = [None if self._has_begun else self._events(topic, node.operator.schema)], self._rows
+        if node.in_head:
+            self._until[i] = until
+            return self._sent(i, Applied(inputs[0])) if topic is not None and inputs[0] is not None else None
+        comes = self._has_more[i] or inputs.count(None) < len(inputs)
+        clock, ends = node.operator.clock, self._given[i] <= self._timeline.end_rank < until
+        if not comes and (until == self._given[i] or not (clock.has_ticks or (ends and clock.has_event_time))):
+            self._given[i] = self._until[i] = until
+            return None
+        given = [nothing if chunk is None else chunk for chunk, nothing in zip(inputs, node.nothing, strict=True)]
+        beats = self._beats(self._given[i], until)
+        try:
+            applied = node.operator.apply(self._state.pages[node.page], given, beats, self._state.strings)
+        except Exception as error:
+            if not comes_of_rows(error):
+                raise
+            raise WindowFailure(node.window, error) from error
+        self._given[i] = until
+        self._has_more[i] = applied.until is not None
+        self._until[i] = until if applied.until is None else applied.until
+        if len(applied.bad):
+            self._refuse(i, applied.bad.of_window(node.window))
+        return self._sent(i, applied)
+
+    def _events(self, topic: int, schema: Schema) -> Chunk | None:
+        """The decoded events of one topic; None where there are none."""
+        rank, door = self._ranks[topic], self._door
+        if not len(rank):
+            return None
+        lanes, valid = to_lanes(self._batch.events_of(topic, rank).flatten(), schema, self._state.strings)
+        return Chunk(rank, door.opcode[rank], door.flags[rank], lanes, valid)
+
+    def _arrived(self, i: int) -> tuple[list[Chunk | None], int]:
+        """The rows that node i may take now, by input, and the rank up to which they are all; nothing while it has more."""
+        arcs, waiting = self._plan.nodes[i].inputs, self._waiting[i]
+        if not arcs:  # the head has done its work
+            return [], self._rows
+        if self._has_more[i]:
+            return [None] * len(arcs), self._given[i]
+        if len(arcs) == 1:
+            (chunk,), until = waiting, self._until[arcs[0].node]
+            waiting[0] = None
+            if chunk is not None and self._plan.nodes[i].operator.pairs_evictions and _may_go_on(chunk, until):
+                chunk, waiting[0] = chunk.between(0, len(chunk) - 1), chunk.since(len(chunk) - 1)
+            return [chunk if chunk is not None and len(chunk) else None], until
+        befores = [self._until[arc.node] for arc in arcs]
+        until = min(befores)
+        last, taken = befores.index(until), list(waiting)
+        for number, chunk in enumerate(waiting):
+            waiting[number] = None
+            if chunk is not None:
+                count = int(np.searchsorted(chunk.rank, until, side="right" if number <= last else "left"))
+                if count < len(chunk):
+                    taken[number] = chunk.between(0, count) if count else None
+                    waiting[number] = chunk.since(count)
+        return taken, until
+
+    def _sent(self, i: int, applied: Applied) -> Chunk | None:
+        """What leaves node i, on all its edges."""
+        chunk, slots = applied.chunk, applied.slots
+        if not len(chunk):
+            return None
+        for at, number in self._plan.followers[i]:
+            mine, waiting = chunk, self._waiting[at]
+            if slots is not None and (slot := self._plan.nodes[at].inputs[number].slot) != EVERY_SLOT:
+                mine = passed_rows(chunk, (slots == slot) | (slots == EVERY_SLOT))
+                if not len(mine):
+                    continue
+            waits = waiting[number]
+            waiting[number] = mine if waits is None else waits.joined(mine)
+        return chunk
+
+    def _beats(self, since: int, until: int) -> Timeline:
+        """The batch's time from rank `since` to before `until`."""
+        whole = self._all_beats
+        if not (len(whole.heartbeat_rank) or whole.has_end) or (since == 0 and until == self._rows):
+            return whole
+        return whole.between(since, until)
+
+    def _take_refused(self) -> BadEvents:
+        """Bad events of those ranks of which no window can refuse anything any more: by rank, and then by window; those of one rank
+        and window in an order of their own, as they may have come in any parts."""
+        taken = NO_BAD_EVENTS
+        if not self._refused:
+            return taken
+        until = min(self._until, default=0)
+        for at in sorted(self._refused):
+            bad = self._refused.pop(at)
+            count = int(np.searchsorted(bad.rank, until))
+            taken += bad.slice(0, count).by_texts()
+            self._refuse(at, bad.slice(count, len(bad)))
+        return taken.by_rank()
+
+    def _refuse(self, at: int, bad: BadEvents) -> None:
+        if len(bad):
+            self._refused[at] = (self._refused.get(at, NO_BAD_EVENTS) + bad).by_rank()
+
+
+def _may_go_on(chunk: Chunk, until: int) -> bool:
+    """Whether the last row of a chunk is the delete of an evicted row, and the row that evicted it may still come: not all of this
+    rank was given. The old row of an update is not evicted, though it may carry the flag too."""
+    if chunk.rank[-1] < until or chunk.opcode[-1] != Opcode.DELETE or not chunk.flags[-1] & Flag.RETENTION:
+        return False
+    return len(chunk) == 1 or bool(chunk.opcode[-2] != Opcode.UPDATE_BLOCK)
+
+
+def _ranks_of_events(door: Door, topics: int) -> list[Int64s]:
+    """The rows that hold an event of each topic. Costs what the rows cost, however many topics there are."""
+    numbers = np.where(door.kind == _EVENT, door.positions.topics, -1).astype(np.int64)
+    ends, rank = np.zeros(topics, np.int64), np.empty(len(numbers), np.int64)
+    order_by_number(numbers, ends, rank)
+    stops = ends.tolist()
+    return [rank[begin:end] for begin, end in zip([0, *stops], stops, strict=False)]
+
+
+def _bad_rows(batch: MergedRows, door: Door) -> BadEvents:
+    """What the head could not decode or refused."""
+    rank = (door.kind == _BAD).nonzero()[0]
+    if len(rank) == 0:
+        return NO_BAD_EVENTS
+    return BadEvents(rank, tuple(batch.bad_of(rank).flatten()))
+
 
 _TICK, _END = int(RowKind.TICK), int(RowKind.END)
 _RANKS = {Resident.MAY_LEAVE: 0, Resident.PREFER: 1}

@@ -1,7 +1,7 @@
 """One engine process: loads the project, opens the doors, starts the runner, and beats until it is to end.
 
 It hosts the project's group, or, where the project is divided, the groups of all its shards (hosted_group.py). A task of Spark,
-which hosts some, and now these, now those, is partitioned/shard_host.py.
+which hosts some, and now these, now those, is partitioned/task.py.
 
 Threads: the main one starts and stops everything, and performs what falls due between batches of the first group; those of other
 groups each have one for that; the runner's feed batches; for each group one commits beside it; the peer threads notice a closed

@@ -18,8 +18,8 @@ from hotspare.coordination.open import default_coordination_url, open_coordinati
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.host.options import EngineOptions
-from hotspare.host.partitioned import shard_host
-from hotspare.host.partitioned.shard_host import ShardHost
+from hotspare.host.partitioned import task
+from hotspare.host.partitioned.task import ShardHost
 from hotspare.host.process import EXIT_FAILED
 from hotspare.projects.load import load_project
 from hotspare.telemetry.log import Log
@@ -31,7 +31,7 @@ WAIT_S = 200
 
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(shard_host, "stop_asked", lambda stop: contextlib.nullcontext())
+    monkeypatch.setattr(task, "stop_asked", lambda stop: contextlib.nullcontext())
     (tmp_path / "shop.yaml").write_text(PROJECT)
     return f"sqlite:///{tmp_path / 'bus.db'}"
 

@@ -44,7 +44,7 @@ def reader(kafka: KafkaServers) -> Iterator[KafkaReader]:
 
 
 def read(reader: KafkaReader, offset: int) -> list[Message]:
-    return reader.read(PLACE, offset, messages_max=10, bytes_max=1 << 20, wait_ms=5)
+    return list(reader.read(PLACE, offset, messages_max=10, bytes_max=1 << 20, wait_ms=5))
 
 
 def end_of(reader: KafkaReader) -> int:

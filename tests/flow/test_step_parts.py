@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hotspare.flow.dataflow import Dataflow
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline, joined_parts
 from hotspare.flow.plan import Arc, Node, Plan, compile_plan
+from hotspare.flow.step import Dataflow
 from hotspare.projects.load import load_text
 from hotspare.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.table.pages import Page
