@@ -323,10 +323,6 @@ def complete_block() -> Iterator[Args]:
         yield (args[2],)
 
 
-def begin_block() -> Iterator[Args]:
-    return complete_block()
-
-
 def running() -> Iterator[Args]:
     random = _random()
     for count in (4, 60):
@@ -468,7 +464,6 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "aggregate.aggregate": aggregate_inputs.aggregate,
     "aggregate.gather_groups": aggregate_inputs.gather_groups,
     "ordered.fill_trees": aggregate_inputs.fill_trees,
-    "calculate.begin_block": begin_block,
     "calculate.complete_block": complete_block,
     "calculate.slide": slide,
     "calculate.running": running,

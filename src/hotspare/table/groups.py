@@ -60,7 +60,7 @@ class GroupLists:
         """Enter all rows that were read."""
         self._follow_pages()
         order, at = self._pages.present(), 0
-        while (at := int(k.fill_groups(self._groups.lists, order, np.int64(at)))) < len(order):
+        while at < len(order) and (at := int(k.fill_groups(self._groups.lists, order, np.int64(at)))) < len(order):
             self.make_room()
         self._pages.tell_brought()
 

@@ -121,6 +121,13 @@ class _Shape:
         return k.Ends(np.zeros(count, np.int64), *(np.zeros(count) if each else _NONE for each in asked))
 
 
+def _no_observation() -> Float64s:
+    """Returns the running state before the first observation."""
+    state = np.zeros(k.RUNNING_WIDTH)
+    state[k.LEAST], state[k.GREATEST] = np.inf, -np.inf
+    return state
+
+
 class Newest(CountsItself):
     """Observations of the newest `length`. `statistics`: what will be asked of them."""
 
@@ -131,8 +138,7 @@ class Newest(CountsItself):
         ends = self._shape.room(length + 1, Before.KEPT)
         ends.least[:], ends.greatest[:] = np.inf, -np.inf
         values, valid, place = np.zeros(length), np.zeros(length, np.bool_), np.zeros(2, np.int64)
-        self._window = k.SlidingWindow(values, valid, place, ends, np.empty(k.RUNNING_WIDTH), np.empty(2, np.int64))
-        k.begin_block(self._window)
+        self._window = k.SlidingWindow(values, valid, place, ends, _no_observation(), np.zeros(2, np.int64))
 
     @property
     def stays_bytes(self) -> int:
@@ -189,8 +195,7 @@ class All:
     """Observations since the beginning, as running state."""
 
     def __init__(self) -> None:
-        self.state: Float64s = np.zeros(k.RUNNING_WIDTH)
-        self.state[k.LEAST], self.state[k.GREATEST] = np.inf, -np.inf
+        self.state = _no_observation()
         self.counts: Int64s = np.zeros(2, np.int64)
 
     def observe(self, values: Float64s, valid: Bools) -> Basis:
