@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,8 +51,8 @@ class _Grouped(TyperGroup):
                 formatter.write_dl([(name, each.get_short_help_str(_SENTENCE_LENGTH_MAX)) for name, each in found if each])
 
 
-def app() -> typer.Typer:
-    """The command with all its sub-commands."""
+def app(names: Sequence[str] = COMMANDS) -> typer.Typer:
+    """Returns the command with these of `COMMANDS`."""
     application = typer.Typer(
         name="hotspare",
         cls=_Grouped,
@@ -72,7 +72,7 @@ def app() -> typer.Typer:
     ) -> None:
         pass
 
-    for name in COMMANDS:
+    for name in names:
         module = importlib.import_module(f"hotspare.cli.{name}")
         if hasattr(module, "commands"):
             application.add_typer(_several(module.commands), name=name, help=module.HELP)
@@ -99,7 +99,8 @@ def main() -> None:
     """Runs the command of `sys.argv`, and leaves the process with its exit status."""
     fix_environment()
     try:
-        app()(prog_name="hotspare")
+        named = [word for word in sys.argv[1:2] if word in COMMANDS]
+        app(named or COMMANDS)(prog_name="hotspare")  # a command that is named need not load the others
     except HotspareError as error:
         _show(error, str(error))
         sys.exit(EXIT_USAGE if isinstance(error, UsageError | ProjectError) else EXIT_FAILED)

@@ -9,7 +9,7 @@ from hotspare.base.errors import BusError, StoreError, TopicMissing
 from hotspare.bus.contract import Bus
 from hotspare.flow.plan import Plan
 from hotspare.ha.rules.settings import GroupSettings
-from hotspare.host.definition import source_topic
+from hotspare.host.topics import source_topic
 from hotspare.model.project import WindowId
 from hotspare.model.resolved import Resolved
 from hotspare.model.retention_needs import Finding, Severity, SnapshotReach, check_retention, check_snapshot_age
