@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.expressions.number_steps import number_step
+from hotspare.expressions.single_values import number_step
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.rows.chunk import Chunk

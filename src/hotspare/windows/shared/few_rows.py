@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hotspare.expressions.compiled import CompiledExpression
-from hotspare.expressions.number_steps import NotKnown, number_step
-from hotspare.expressions.single_values import RowFailed, Step, Values
+from hotspare.expressions.single_values import NotKnown, RowFailed, Step, Values, number_step
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.chunk import Bools, Chunk, all_true
 from hotspare.windows.shared.stateless import Projection, Selection, Work

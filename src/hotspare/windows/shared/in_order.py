@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.expressions.compiled import STATE_FIELD, CompiledExpression
-from hotspare.expressions.stepwise import Stepwise
+from hotspare.expressions.single_values import Stepwise
 from hotspare.rows.chunk import UInt8s, all_true
 from hotspare.rows.elementwise import cut_texts
 from hotspare.rows.refusals import Refusals
