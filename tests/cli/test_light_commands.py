@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.windows.examples import examples
-from hotspare.windows.registry import WINDOW_TYPES
+from hotspare.windows.registry import WINDOW_TYPES, examples
 
 ROOT = Path(__file__).parents[2]
 _PROGRAM = """

@@ -15,7 +15,7 @@ from hotspare.table.relation import Relation, RowTime, Shape
 from hotspare.table.row_index import empty_index, grown_index
 from hotspare.windows.calculate.algorithms import SUMMARY_OUTPUTS
 from hotspare.windows.calculate.loops import RUNNING_WIDTH
-from hotspare.windows.calculate.summary import Before, Newest
+from hotspare.windows.calculate.operator import Before, Newest
 from tests.laws import absent_inputs, aggregate_inputs, group_inputs, held_inputs, join_inputs, pattern_inputs, text_inputs
 from tests.laws.text_inputs import crowded_index
 

@@ -34,8 +34,7 @@ from hotspare.table.multi_index import MultiIndex
 from hotspare.table.row_layout import StoredRows
 from hotspare.table.row_pages import RowPages
 from hotspare.windows.aggregate import groups as aggregate_groups
-from hotspare.windows.aggregate import ordered_values
-from hotspare.windows.aggregate.ordered_values import OrderedValues
+from hotspare.windows.aggregate.groups import OrderedValues
 from hotspare.windows.pattern.operator import PatternOperator
 from tests.examples import examples
 from tests.laws.absent_kit import Asked, absent, decoded, parts_of
@@ -62,7 +61,7 @@ PARTS = {
     *("Pattern matches", "Transpose groups", "Geofence results"),
 }
 """Types of windows, and their parts whose pages a restore can leave in the store."""
-CLEARERS = (absent_relation, aggregate_groups, multi_index, ordered_values)
+CLEARERS = (absent_relation, aggregate_groups, multi_index)
 """The modules that read an absent page before an event clears it."""
 SEEDS_OF_ALL = (0, 2, 4, 5, 6, 22, 71, 111)
 """Seeds of graphs that have all of these."""
