@@ -15,7 +15,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.snapshot import Frozen
 from hotspare.rows.tuning import Tuning, under
-from hotspare.table.text_collector import TextCollector
+from hotspare.table.strings import TextCollector
 from hotspare.windows.calculate.operator import Newest
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples

@@ -11,7 +11,6 @@ from hotspare.expressions import (
     casts,
     comparison,
     documents,
-    encodings,
     patterns,
     text,
     times,
@@ -20,7 +19,7 @@ from hotspare.expressions.function import Function
 from hotspare.model.project import Dialect
 
 _OF_VALUES = (arithmetic, arrays, array_variables, comparison, casts)
-_OF_TEXTS = (text, patterns, documents, encodings)
+_OF_TEXTS = (text, patterns, documents)
 _MODULES = (*_OF_VALUES, *_OF_TEXTS, times)
 
 TABLE = MappingProxyType({f.name: f for module in _MODULES for f in module.FUNCTIONS})
