@@ -41,8 +41,6 @@ from hotspare.table.loops import groups, slots, unlinked
 from hotspare.table.loops import relation as k
 from hotspare.table.loops.absent import UInt64s
 from hotspare.table.loops.pages import Rows
-from hotspare.table.loops.relation import PARTIAL, InputArrays, OutputArrays, Policy
-from hotspare.table.loops.slots import NEWEST, NONE, UNSET
 from hotspare.table.loops.text_collection import mark_rows
 from hotspare.table.memory import STAYS, Home, as_much, longer
 from hotspare.table.pages import Column, Columns, expect
@@ -577,14 +575,14 @@ class _RelationWork:
         """Begins the expulsion that the next idle beat causes; `state` is that of the rows. The beat does not change what is the
         newest event time, so the next row sets it again."""
         (rank, over_us), self.idle_beats = self.idle_beats[0].tolist(), self.idle_beats[1:]
-        if state[NEWEST] == UNSET:
+        if state[slots.NEWEST] == slots.UNSET:
             return
-        edge: Whole = np.int64(state[NEWEST] + over_us)
+        edge: Whole = np.int64(state[slots.NEWEST] + over_us)
         if policy.kind != k.TIME_SLIDING:
             edge = k.boundary_passed(state, policy, edge)
-        if edge != UNSET:
+        if edge != slots.UNSET:
             leaving = k.LEAVE_ALL if policy.kind == k.TIME_JUMPING else k.LEAVE_OLD
-            self.counts[[k.LEAVING, k.EDGE, k.CAME, k.CAUSE]] = leaving, edge, NONE, rank
+            self.counts[[k.LEAVING, k.EDGE, k.CAME, k.CAUSE]] = leaving, edge, slots.NONE, rank
 
 
 def _beats_of(policy: k.Policy, timeline: Timeline) -> Int64s:
@@ -627,7 +625,7 @@ class GroupLists:
         self._groups = groups.RowGroups(lists, np.zeros((1, rows.lanes.shape[1]), np.int64))
         pages.home.count(self)
 
-    def relate(self, out: OutputArrays, policy: Policy, given: InputArrays) -> Whole:
+    def relate(self, out: k.OutputArrays, policy: k.Policy, given: k.InputArrays) -> Whole:
         """As the kernel. Where it asks for room, it is to be made in the pages and here."""
         self._pages.note_moves()
         self.admit()
@@ -645,7 +643,7 @@ class GroupLists:
             return
         named = chunk.valid[:, self._pages.rows.conditions]
         is_whole = named.all(axis=1)
-        if (named.any(axis=1) & ~is_whole & (chunk.flags & PARTIAL > 0)).any():
+        if (named.any(axis=1) & ~is_whole & (chunk.flags & k.PARTIAL > 0)).any():
             self._pages.bring_all()
         self._pages.bring_by(chunk.lanes[is_whole][:, self._pages.rows.conditions])
 
