@@ -1,6 +1,6 @@
 """Conditions and assignments of numbers over a few rows of a chunk, one after the other: Arrow's columns pay for many rows only.
 
-What is not certain to be the same to the bit (`expressions.number_steps`), such as a failure, is left to the columns.
+What is not certain to be the same to the bit (see `number_step`), such as a failure, is left to the columns.
 """
 
 from __future__ import annotations
