@@ -13,7 +13,7 @@ Inside kernels numbers are int64, uint64 and float64 only; uint64 never meets a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -94,9 +94,9 @@ def is_compiled() -> bool:
 class _Deferred:
     """A kernel whose dispatcher is made when it is first needed: by a call, or by the compilation of a kernel that calls it."""
 
-    def __init__(self, function: Callable[..., Any], *, inline: bool) -> None:
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, object]) -> None:
         self.py_func = function
-        self._inline = inline
+        self._options = options
         self._dispatcher: Any = None
 
     def __call__(self, *args: Any) -> Any:
@@ -131,7 +131,7 @@ class _Deferred:
                 before = numba.config.CACHE_DIR
                 numba.config.CACHE_DIR = folder
                 try:
-                    make = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=self._inline)
+                    make = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, **self._options)
                     self._dispatcher = make(self.py_func)
                 finally:
                     numba.config.CACHE_DIR = before
@@ -140,16 +140,16 @@ class _Deferred:
 
 def kernel(function: Callable[P, R_co]) -> Kernel[P, R_co]:
     """Compiles on first call with the types of that call, into each kernel that calls it; registers for the law Twin."""
-    return _registered(function, inline=True)
+    return _registered(function, forceinline=True)
 
 
 def called(function: Callable[P, R_co]) -> Kernel[P, R_co]:
     """As `kernel`, but compiled once and called: what is long and used in several places would take minutes to compile else."""
-    return _registered(function, inline=False)
+    return _registered(function, forceinline=False)
 
 
-def _registered(function: Callable[P, R_co], *, inline: bool) -> Kernel[P, R_co]:
-    made = cast(Kernel[P, R_co], _Deferred(function, inline=inline))
+def _registered(function: Callable[P, R_co], **options: object) -> Kernel[P, R_co]:
+    made = cast(Kernel[P, R_co], _Deferred(function, options))
     module = function.__module__.removesuffix(".loops").rpartition(".")[2]
     KERNELS[f"{module}.{function.__name__}"] = made
     return made
