@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hotspare.adapters.connectors import AFTER_FAILURE, ConnectorSet, ConnectorStanding, ConnectorState
-from hotspare.adapters.esp.connector_options import connector_file, home_properties, publish_options, subscribe_options
+from hotspare.adapters.esp.connector_options import connector_file, publish_options, subscribe_options
 from hotspare.adapters.esp.socket_options import connector_address
 from hotspare.adapters.failover.subscriber_position import load_position
 from hotspare.adapters.files.row_file import Growth
@@ -26,7 +26,7 @@ from hotspare.bus.memory import MemoryBus, MemoryBusClient
 from hotspare.ha.ports import ConnectorFacts
 from hotspare.ha.rules.roles import Role
 from hotspare.model.project import Connector, ConnectorDirection, Project
-from hotspare.projects.load import load_text
+from hotspare.projects.load import home_properties, load_text
 from hotspare.telemetry.log import Log, LogEvent
 from hotspare.testing.cluster import wait_until
 from tests.adapters.outputs import ROWS as OUTPUTS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def test_a_traceback_is_shown_on_request(tmp_path: Path) -> None:
 def test_an_error_that_nobody_expected_says_where_and_what_it_comes_of(capsys: pytest.CaptureFixture[str]) -> None:
     """With HOTSPARE_DEBUG unset: a user who reports it has all that is needed."""
 
-    def fail() -> None:
+    def fail(_names: Sequence[str]) -> None:
         failure = RuntimeError("outer")
         failure.add_note("event 7 of q/w: i,n,1")
         raise failure from KeyError("inner")

@@ -12,7 +12,8 @@ from hotspare.bus.sqlite import SqliteBus
 from hotspare.coordination.open import default_coordination_url, open_coordination
 from hotspare.formats.csv.rows import CsvStyle, row_texts
 from hotspare.ha.effects.joining import agree_on_origin, agree_on_semantics, agree_on_skew, agreed_project
-from hotspare.host.definition import group_topics, project_identity
+from hotspare.host.definition import project_identity
+from hotspare.host.topics import group_topics
 from hotspare.projects.load import load_text
 from hotspare.stores.open import default_store_url, open_store
 from tests.cases.case import ROW_SEPARATOR, Case, parse_case, raw_batches, run

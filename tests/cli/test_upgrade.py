@@ -25,7 +25,8 @@ from hotspare.flow.upgrade import Past
 from hotspare.ha.effects.joining import agree_on_origin, agree_on_semantics, agreed_project
 from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
-from hotspare.host.definition import group_topics, project_identity
+from hotspare.host.definition import project_identity
+from hotspare.host.topics import group_topics
 from hotspare.operate.upgrade_steps import UpgradeStep, UpgradeWay, performed
 from hotspare.operate.upgrading import Places, Planned, Wish, planned, upgrade
 from hotspare.projects.fingerprint import from_document

@@ -20,8 +20,8 @@ from hotspare.flow.plan import compile_plan
 from hotspare.formats import arrow_block
 from hotspare.formats.outputs import decode_outputs, encode_outputs
 from hotspare.ha.outputs.blocks import MessageSizes
-from hotspare.host.definition import group_topics
 from hotspare.host.project import checked_project
+from hotspare.host.topics import group_topics
 from hotspare.projects.load import load_text
 from hotspare.rows.batch import MessageFormat
 from hotspare.testing.cluster import wait_until

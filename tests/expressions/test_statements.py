@@ -11,8 +11,8 @@ from hotspare.base.errors import Place, ProjectError
 from hotspare.expressions.blocks import LOOP_TURNS_MAX
 from hotspare.expressions.compiled import CompiledExpression, compile_assignment
 from hotspare.expressions.prelude import Prelude, prelude_of
+from hotspare.expressions.single_values import Stepwise
 from hotspare.expressions.statements import OF_WINDOW
-from hotspare.expressions.stepwise import Stepwise
 from hotspare.model.project import NO_INITIALIZATION, Expression, Initialization, UserFunction
 from hotspare.model.types import Field, FieldType
 from hotspare.model.window_type import Counting

@@ -9,12 +9,12 @@ from hotspare.rows import compile as kernels
 
 
 def test_machine_code_is_there_once_a_kernel_was_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "_CACHE_FOLDER", str(tmp_path))
+    monkeypatch.setattr(kernels, "cache_folder", lambda: str(tmp_path))
     assert not kernels.is_compiled()
     (tmp_path / "of-a-path").mkdir()
     (tmp_path / "of-a-path" / "relation.take-1.py311.1.nbc").touch()
     assert kernels.is_compiled()
-    monkeypatch.setattr(kernels, "_CACHE_FOLDER", "")
+    monkeypatch.setattr(kernels, "cache_folder", str)
     assert kernels.is_compiled(), "numba chose a folder, and nobody knows which"
 
 
@@ -34,7 +34,7 @@ def test_what_is_noted_counts_for_the_same_kernels_alone(tmp_path: Path, monkeyp
 
 
 def test_what_this_process_compiled_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "_CACHE_FOLDER", str(tmp_path))
+    monkeypatch.setattr(kernels, "cache_folder", lambda: str(tmp_path))
     made: list[kernels.Kernel[..., object]] = []
     monkeypatch.setattr(kernels, "KERNELS", {})
     for _ in range(2):

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from hotspare.base.errors import BusError
 from hotspare.formats import avro_block
-from hotspare.formats.outputs import TEXT_FORMATS, decode_each, decode_outputs, encode_each, encode_outputs
+from hotspare.formats.outputs import decode_each, decode_outputs, encode_each, encode_outputs
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.rows.arrays import packed
-from hotspare.rows.batch import ARROW_TYPE, EVENT_FORMATS, OUTPUT_COLUMNS, MessageFormat, output_schema
+from hotspare.rows.batch import ARROW_TYPE, EVENT_FORMATS, OUTPUT_COLUMNS, TEXT_FORMATS, MessageFormat, output_schema
 from tests.formats.bad_rows import listed
 from tests.formats.every_type import EVERY_TYPE
 

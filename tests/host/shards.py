@@ -17,7 +17,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.formats.topic_format import inbound_format
-from hotspare.host.definition import group_topics
+from hotspare.host.topics import group_topics
 from hotspare.model.project import WindowId
 from hotspare.projects.load import load_text
 from hotspare.rows.routing import routing_of

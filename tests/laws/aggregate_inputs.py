@@ -18,9 +18,9 @@ from hotspare.table.multi_index import MultiIndex
 from hotspare.table.pages import Page
 from hotspare.table.relation import Relation
 from hotspare.table.strings import StringTable
+from hotspare.windows.aggregate.groups import OrderedValues
 from hotspare.windows.aggregate.loops import aggregate as k
 from hotspare.windows.aggregate.loops import values as v
-from hotspare.windows.aggregate.ordered_values import OrderedValues
 from hotspare.windows.shared.contract import Operator
 
 Args = tuple[Any, ...]

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from hotspare.rows.chunk import Chunk, Timeline
-from hotspare.table.groups import GroupLists
 from hotspare.table.loops import groups as k
 from hotspare.table.loops import relation, slots
-from hotspare.table.relation import Relation, Shape
+from hotspare.table.relation import GroupLists, Relation, Shape
 from tests.laws.text_inputs import crowded_index
 
 Args = tuple[Any, ...]

@@ -15,7 +15,7 @@ from hotspare.table.relation import Relation, RowTime, Shape
 from hotspare.table.row_index import empty_index, grown_index
 from hotspare.windows.calculate.algorithms import SUMMARY_OUTPUTS
 from hotspare.windows.calculate.loops import RUNNING_WIDTH
-from hotspare.windows.calculate.summary import Before, Newest
+from hotspare.windows.calculate.operator import Before, Newest
 from tests.laws import absent_inputs, aggregate_inputs, group_inputs, held_inputs, join_inputs, pattern_inputs, text_inputs
 from tests.laws.text_inputs import crowded_index
 
@@ -323,10 +323,6 @@ def complete_block() -> Iterator[Args]:
         yield (args[2],)
 
 
-def begin_block() -> Iterator[Args]:
-    return complete_block()
-
-
 def running() -> Iterator[Args]:
     random = _random()
     for count in (4, 60):
@@ -468,7 +464,6 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "aggregate.aggregate": aggregate_inputs.aggregate,
     "aggregate.gather_groups": aggregate_inputs.gather_groups,
     "ordered.fill_trees": aggregate_inputs.fill_trees,
-    "calculate.begin_block": begin_block,
     "calculate.complete_block": complete_block,
     "calculate.slide": slide,
     "calculate.running": running,

@@ -24,18 +24,18 @@ from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.snapshot import unpack
 from hotspare.rows.chunk import Bools
 from hotspare.rows.tuning import under
-from hotspare.table import absent_relation, groups, key_pages, multi_index
+from hotspare.table import absent_relation, key_pages, multi_index
 from hotspare.table.absent import AbsentPages
 from hotspare.table.absent_queue import AbsentRows
-from hotspare.table.groups import GroupLists
+from hotspare.table.loops import groups
 from hotspare.table.loops import multi_index as multi_index_kernels
 from hotspare.table.loops.slots import NEVER
 from hotspare.table.multi_index import MultiIndex
+from hotspare.table.relation import GroupLists
 from hotspare.table.row_layout import StoredRows
 from hotspare.table.row_pages import RowPages
 from hotspare.windows.aggregate import groups as aggregate_groups
-from hotspare.windows.aggregate import ordered_values
-from hotspare.windows.aggregate.ordered_values import OrderedValues
+from hotspare.windows.aggregate.groups import OrderedValues
 from hotspare.windows.pattern.operator import PatternOperator
 from tests.examples import examples
 from tests.laws.absent_kit import Asked, absent, decoded, parts_of
@@ -62,7 +62,7 @@ PARTS = {
     *("Pattern matches", "Transpose groups", "Geofence results"),
 }
 """Types of windows, and their parts whose pages a restore can leave in the store."""
-CLEARERS = (absent_relation, aggregate_groups, multi_index, ordered_values)
+CLEARERS = (absent_relation, aggregate_groups, multi_index)
 """The modules that read an absent page before an event clears it."""
 SEEDS_OF_ALL = (0, 2, 4, 5, 6, 22, 71, 111)
 """Seeds of graphs that have all of these."""
@@ -151,7 +151,7 @@ PLANTED: dict[str, tuple[int, Any, str, Any]] = {
     "rows of a condition are not read": (2, MultiIndex, "bring", nothing),
     "rows of a condition keep no order": (0, multi_index_kernels, "admit_all", multi_index_kernels.fill_lists),
     "rows of a group are not read": (24, GroupLists, "bring", nothing),
-    "rows of a group keep no order": (24, groups.k, "admit_groups", groups.k.fill_groups),
+    "rows of a group keep no order": (24, groups, "admit_groups", groups.fill_groups),
     "values of a group are not read": (71, OrderedValues, "bring", nothing),
     "matches of a partition are not read": (2, PatternOperator, "_bring", nothing),
 }

@@ -18,12 +18,11 @@ from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.formats import arrow_block
 from hotspare.formats.csv.rows import CsvStyle, row_texts
-from hotspare.formats.outputs import TEXT_FORMATS
 from hotspare.ha.outputs.blocks import MessageSizes
 from hotspare.ha.rules.settings import OutputStream
 from hotspare.model.types import Field, FieldType, KeyRole
 from hotspare.projects.load import load_text
-from hotspare.rows.batch import BEAT, EVENT_FORMATS, MessageFormat, without_causes
+from hotspare.rows.batch import BEAT, EVENT_FORMATS, TEXT_FORMATS, MessageFormat, without_causes
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
 

@@ -15,8 +15,8 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.snapshot import Frozen
 from hotspare.rows.tuning import Tuning, under
-from hotspare.table.text_collector import TextCollector
-from hotspare.windows.calculate.summary import Newest
+from hotspare.table.strings import TextCollector
+from hotspare.windows.calculate.operator import Newest
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples
 from tests.laws.core_scripts import decoded, joined, plan, scripts, snapshot_bytes

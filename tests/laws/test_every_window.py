@@ -21,8 +21,7 @@ from hotspare.projects.fingerprint import project_hash
 from hotspare.projects.load import load_text
 from hotspare.projects.resolve import resolve
 from hotspare.rows.tuning import Tuning
-from hotspare.windows.examples import example
-from hotspare.windows.registry import WINDOW_TYPES
+from hotspare.windows.registry import WINDOW_TYPES, example
 from hotspare.windows.shared.expressions import expression_mistakes
 from tests.cases.case import Case, Message, raw_batches
 from tests.examples import examples

@@ -19,8 +19,7 @@ import pytest
 
 from hotspare.model.types import Field, FieldType
 from hotspare.projects.load import load_text
-from hotspare.windows.examples import example
-from hotspare.windows.registry import WINDOW_TYPES
+from hotspare.windows.registry import WINDOW_TYPES, example
 from tests.laws.code_programs import program
 
 pytestmark = pytest.mark.law

@@ -8,7 +8,7 @@ from hotspare.base.errors import ProjectError
 from hotspare.base.inbound import Inbound
 from hotspare.bus.contract import Partition
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.host.definition import group_topics
+from hotspare.host.topics import group_topics
 from hotspare.model.cascades import StreamOf
 from hotspare.model.frontends.esp_xml.text import dump as to_xml
 from hotspare.model.project import Beats

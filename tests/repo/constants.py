@@ -15,7 +15,6 @@ PATCHED: dict[tuple[str, str], str] = {
     ("tests/contract/test_store_directory.py", "FORMAT"): _A_NEWER_HOTSPARE,
     ("tests/contract/test_store_objects.py", "FORMAT"): _A_NEWER_HOTSPARE,
     ("tests/flow/test_machine_code.py", "KERNELS"): "kernels of the test are to be none of the program's",
-    ("tests/flow/test_machine_code.py", "_CACHE_FOLDER"): "the folder of machine code is this machine's",
 }
 """(Path of a test file, constant) -> why it patches this one."""
 

@@ -61,7 +61,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 DECLARATION_SIDE: dict[str, frozenset[str]] = {
     "calculate": frozenset({"algorithms"}),
     "join": frozenset({"outputs"}),
-    "pattern": frozenset({"logic", "patterns", "scripts"}),
+    "pattern": frozenset({"logic", "patterns"}),
 }
 """By window type, the modules of its folder that belong to its declaration: they import the model and one another alone."""
 
@@ -125,7 +125,7 @@ def slices(source: Source) -> Iterator[Violation]:
         other, file = names[2:4]
         if part == "projects" and other != "registry":
             yield source.violation(node, f"projects must not import windows/{other}")
-        elif part == "windows" and type_ not in ("registry", "examples") and other not in (type_, "shared", "registry"):
+        elif part == "windows" and type_ != "registry" and other not in (type_, "shared", "registry"):
             yield source.violation(node, f"windows/{type_} must not import windows/{other}")
         elif part == "windows" and _is_declaration(type_, module) and not (other == type_ and _is_declaration(type_, file)):
             yield source.violation(node, f"the declaration of {type_} must not import windows/{other}/{file}")

@@ -23,7 +23,8 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.ha.rules.view import PeerStatus
 from hotspare.host.clock import monotonic_ms
-from hotspare.host.definition import PipelineFactory, group_topics
+from hotspare.host.definition import PipelineFactory
+from hotspare.host.topics import group_topics
 from hotspare.projects.load import load_text
 from hotspare.runners import contract
 from hotspare.runners.contract import BatchLimits, ReadPace, RunnerEnd, RunnerInput

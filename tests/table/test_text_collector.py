@@ -18,8 +18,7 @@ from hotspare.rows.chunk import Chunk, Int64s, Timeline
 from hotspare.rows.tuning import DEFAULT, SMALL, Tuning, under
 from hotspare.table.loops import relation as k
 from hotspare.table.relation import KEEP_ALL, Relation, Shape
-from hotspare.table.strings import FrozenStrings, StringTable
-from hotspare.table.text_collector import TextCollector
+from hotspare.table.strings import FrozenStrings, StringTable, TextCollector
 from tests.examples import examples
 from tests.tunings import tunings
 

@@ -12,12 +12,11 @@ import pyarrow as pa
 
 from hotspare.base.errors import StateError
 from hotspare.bus.contract import CAUSE_HEADER, FORMAT_HEADER, OUTPUTS_HEADER, TICK_HEADER, Message
-from hotspare.formats.outputs import TEXT_FORMATS
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.events import RetentionDeletes as RetentionDeletes
 from hotspare.model.events import UpdateBlocks as UpdateBlocks
 from hotspare.rows.arrays import packed
-from hotspare.rows.batch import BEAT, FORMAT_OF_HEADER, OUTPUT_COLUMNS, without_beats
+from hotspare.rows.batch import BEAT, FORMAT_OF_HEADER, OUTPUT_COLUMNS, TEXT_FORMATS, without_beats
 
 SNAPSHOT_ROWS_MAX = 10_000_000
 """Limit on the rows of a window's content that a snapshot is folded into."""

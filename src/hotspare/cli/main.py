@@ -11,7 +11,7 @@ import os
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -76,8 +76,8 @@ class _Sections(TyperCommand):
                 formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in lines))
 
 
-def app() -> typer.Typer:
-    """The command with all its sub-commands."""
+def app(names: Sequence[str] = COMMANDS) -> typer.Typer:
+    """Returns the command with these of `COMMANDS`."""
     application = typer.Typer(
         name="hotspare",
         cls=_Grouped,
@@ -97,7 +97,7 @@ def app() -> typer.Typer:
     ) -> None:
         pass
 
-    for name in COMMANDS:
+    for name in names:
         module = importlib.import_module(f"hotspare.cli.{name}")
         if hasattr(module, "commands"):
             application.add_typer(_several(module.commands), name=name, help=module.HELP)
@@ -124,7 +124,8 @@ def main() -> None:
     """Runs the command of `sys.argv`, and leaves the process with its exit status."""
     fix_environment()
     try:
-        app()(prog_name="hotspare")
+        named = [word for word in sys.argv[1:2] if word in COMMANDS]
+        app(named or COMMANDS)(prog_name="hotspare")  # a command that is named need not load the others
     except HotspareError as error:
         _show(error, str(error))
         sys.exit(EXIT_USAGE if isinstance(error, UsageError | ProjectError) else EXIT_FAILED)

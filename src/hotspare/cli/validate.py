@@ -157,7 +157,7 @@ def _told(findings: tuple[Finding, ...]) -> int:
 def _show(resolved: Resolved, prefix: str) -> None:
     from hotspare.bus.naming import bad_topic, group_name, outbound_topic
     from hotspare.cli.shared.display import print_table
-    from hotspare.host.definition import source_topic
+    from hotspare.host.topics import source_topic
     from hotspare.model.window_type import type_of
     from hotspare.rows.batch import BAD_STREAM
 

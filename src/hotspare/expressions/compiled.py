@@ -21,7 +21,6 @@ from hotspare.expressions.esp_syntax import parse_function
 from hotspare.expressions.evaluate import EVALUATOR
 from hotspare.expressions.frame import NO_FAILURES, Failures, Frame, Ledger
 from hotspare.expressions.prelude import NO_PRELUDE, Prelude, Typing, mistake_of
-from hotspare.expressions.spark_syntax import parse_spark
 from hotspare.expressions.statement_syntax import parse_code
 from hotspare.expressions.statements import keeps_variables
 from hotspare.expressions.tree import ExpressionRefused, Statements, Tree, Typed, TypedField, ValueType, fields_used
@@ -132,7 +131,11 @@ def parse(
         )
     if dialect is Dialect.FUNCTIONS:
         return parse_function(text, patterns)
-    return parse_code(text, variables) if dialect is Dialect.ESP else parse_spark(text)
+    if dialect is Dialect.ESP:
+        return parse_code(text, variables)
+    from hotspare.expressions.spark_syntax import parse_spark  # and sqlglot with it, which no other dialect needs
+
+    return parse_spark(text)
 
 
 @lru_cache(maxsize=COMPILED_MAX)

@@ -9,23 +9,18 @@ from hotspare.expressions import (
     array_variables,
     arrays,
     casts,
-    chance,
     comparison,
-    conditional,
     documents,
-    encodings,
-    lists,
     patterns,
     text,
     times,
-    words,
 )
 from hotspare.expressions.function import Function
 from hotspare.model.project import Dialect
 
-_OF_VALUES = (arithmetic, arrays, array_variables, comparison, conditional, casts)
-_OF_TEXTS = (text, words, patterns, lists, documents, encodings)
-_MODULES = (*_OF_VALUES, *_OF_TEXTS, times, chance)
+_OF_VALUES = (arithmetic, arrays, array_variables, comparison, casts)
+_OF_TEXTS = (text, patterns, documents)
+_MODULES = (*_OF_VALUES, *_OF_TEXTS, times)
 
 TABLE = MappingProxyType({f.name: f for module in _MODULES for f in module.FUNCTIONS})
 """Every function and operator by its own name."""

@@ -1,20 +1,43 @@
-"""Functions of the values of one event: on Python's own values where that gives what the kernel gives, which over one row costs a
-hundred times as much.
+"""Expressions over one event at a time, on Python's own values where these give what the kernels of Arrow give: a kernel costs some
+microseconds, however few rows it gets, a hundred times as much.
 
-A way that does not know an answer, such as what a number that does not fit is told, leaves it to the kernel.
+The same typed trees as over columns, with equal values and equal failures. A way that does not know an answer, such as what is told
+of a number that does not fit, leaves it to the kernel. `Stepwise` is for windows that keep variables, where the values of an event
+depend on those before it. `number_step` is for a few rows of numbers; it gives no answer that might not equal the kernels' to the
+bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.expressions.blocks import LOOP_TURNS_MAX, TOO_LONG, TOO_MANY_TURNS, VARIABLE_BYTES_MAX
+from hotspare.expressions.compiled import VALUE_BYTES_MAX, VALUE_TOO_LONG
+from hotspare.expressions.evaluate import EVALUATOR
+from hotspare.expressions.frame import Frame
 from hotspare.expressions.function import ValueFunction
 from hotspare.expressions.functions import lookup
-from hotspare.expressions.tree import TypedCall, TypedLiteral, ValueType
+from hotspare.expressions.prelude import stored
+from hotspare.expressions.tree import (
+    Typed,
+    TypedAssign,
+    TypedBlock,
+    TypedCall,
+    TypedChoose,
+    TypedField,
+    TypedLiteral,
+    TypedLoop,
+    TypedReturn,
+    TypedStatement,
+    TypedVariable,
+    ValueType,
+)
 from hotspare.rows.bad_reasons import BadReason
 
 Values: TypeAlias = dict[str, Any]
@@ -36,6 +59,9 @@ _PLAIN = (_INT32, _INT64, _STRING, _BOOLEAN)
 _ROUND_DIGITS_MAX = 15
 _VALUES = (*_PLAIN, _DOUBLE)
 """Types of which Python's own values are those that are stored."""
+_NUMBERS = (ValueType.INT32, ValueType.INT64, ValueType.DOUBLE)
+_TYPES = (*_NUMBERS, ValueType.BOOLEAN)
+_TURNS = "turns of loops"
 
 
 class RowFailed(Exception):
@@ -47,13 +73,206 @@ class RowFailed(Exception):
         self.message = message
 
 
-def quick_step(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step:
+class NotKnown(Exception):
+    """What the value is, only the kernels know."""
+
+
+@dataclass(frozen=True)
+class Stepwise:
+    """Expressions of one window, in their order, over rows that come one after the other."""
+
+    trees: tuple[Typed, ...]
+
+    def run(
+        self, columns: Mapping[str, pa.Array], rows: Sequence[int], variables: Values
+    ) -> tuple[list[pa.Array], list[tuple[int, int, RowFailed]]]:
+        """For each tree its values in these rows, null where the row failed; and (row, number of the tree, why), rising by row.
+        `variables` are read and set."""
+        steps = [_step_of(tree) for tree in self.trees]
+        fields = [(_field_name(name), stored(column)) for name, column in columns.items()]
+        made: list[list[Any]] = [[] for _ in steps]
+        failed: list[tuple[int, int, RowFailed]] = []
+        for row in rows:
+            values = variables | {name: column[row] for name, column in fields}
+            found: list[Any] = [None] * len(steps)
+            done = 0
+            try:
+                for number, step in enumerate(steps):
+                    found[number] = _put_out(step(values))
+                    done = number + 1
+            except RowFailed as failure:
+                failed.append((row, done, failure))
+                found = [None] * len(steps)
+            else:
+                variables.update((name, values[name]) for name in variables)
+            for column, value in zip(made, found, strict=True):
+                column.append(value)
+        return [pa.array(column, tree.type.arrow) for column, tree in zip(made, self.trees, strict=True)], failed
+
+
+def _put_out(value: Any) -> Any:
+    """The value of an expression; RowFailed where no message could carry it."""
+    if _is_longer(value, VALUE_BYTES_MAX):
+        raise RowFailed(BadReason.EXPRESSION, VALUE_TOO_LONG)
+    return value
+
+
+def _is_longer(value: Any, bytes_max: int) -> bool:
+    """Whether it is a text of more bytes."""
+    return isinstance(value, str) and len(value) * 4 > bytes_max and len(value.encode()) > bytes_max
+
+
+def _step_of(node: Typed) -> Step:
+    """What computes the value of a typed tree for one event; RowFailed where it fails."""
+    if isinstance(node, TypedLiteral):
+        value = stored(pa.array([node.value], node.type.arrow))[0] if node.value is not None else None
+        return lambda _: value
+    if isinstance(node, TypedField | TypedVariable):
+        name = node.name if isinstance(node, TypedVariable) else _field_name(node.name)
+        return lambda values: values[name]
+    if isinstance(node, TypedBlock):
+        return _block(node)
+    arguments = [_step_of(argument) for argument in node.arguments]
+    return _quick_step(node, arguments, _by_kernel(node))
+
+
+def _field_name(name: str) -> str:
+    """Under which a field stands among the values: no variable has such a name."""
+    return f"field:{name}"
+
+
+def _by_kernel(node: TypedCall) -> Callable[..., Any]:
+    """The function's own kernel, over one row: from the values of all arguments."""
+    asked = tuple(
+        argument if isinstance(argument, TypedLiteral) else TypedField(str(i), argument.type)
+        for i, argument in enumerate(node.arguments)
+    )
+    call = TypedCall(node.function, asked, node.type, node.column)
+    fields = [(i, str(i), argument.type.arrow) for i, argument in enumerate(asked) if isinstance(argument, TypedField)]
+
+    def computed(*given: Any) -> Any:
+        frame = Frame({name: pa.array([given[i]], type_) for i, name, type_ in fields}, 1)
+        try:
+            made = frame.array(EVALUATOR.value(call, frame))
+        except (pa.ArrowException, ArithmeticError, ValueError, TypeError) as error:
+            raise RowFailed(BadReason.EXPRESSION, f"the value cannot be computed ({type(error).__name__})") from None
+        if frame.failures is not None:
+            raise RowFailed(*frame.failures.causes[int(frame.failures.first[0]) - 1])
+        return stored(made)[0]
+
+    return computed
+
+
+def _block(block: TypedBlock) -> Step:
+    """A block has variables of its own; those of the window are seen through."""
+    arguments = [(name, _step_of(value)) for (name, _), value in zip(block.variables, block.arguments, strict=False)]
+    own = [name for name, _ in block.variables]
+    run = _statements(block.statements)
+
+    def step(values: Values) -> Any:
+        given = {name: argument(values) for name, argument in arguments}
+        before = {name: values[name] for name in (*own, _TURNS) if name in values}
+        values.update(dict.fromkeys(own))
+        values.update(given)
+        values[_TURNS] = 0
+        try:
+            run(values)
+        except _Returned as returned:
+            return returned.value
+        finally:
+            values.update(before)
+        return None
+
+    return step
+
+
+class _Returned(Exception):
+    """A block ends."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+def _statements(statements: Sequence[TypedStatement]) -> Callable[[Values], None]:
+    steps = [_statement(each) for each in statements]
+
+    def run(values: Values) -> None:
+        for step in steps:
+            step(values)
+
+    return run
+
+
+def _statement(statement: TypedStatement) -> Callable[[Values], None]:
+    if isinstance(statement, TypedReturn):
+        value = _step_of(statement.value)
+
+        def leave(values: Values) -> None:
+            raise _Returned(value(values))
+
+        return leave
+    if isinstance(statement, TypedAssign):
+        return partial(_assign, statement.name, _step_of(statement.value))
+    condition = _step_of(statement.condition)
+    if isinstance(statement, TypedChoose):
+        then, otherwise = _statements(statement.then), _statements(statement.otherwise)
+        return lambda values: then(values) if condition(values) else otherwise(values)
+    return _loop(statement, condition)
+
+
+def _assign(name: str, step: Step, values: Values) -> None:
+    value = step(values)
+    if _is_longer(value, VARIABLE_BYTES_MAX):
+        raise RowFailed(BadReason.EXPRESSION, TOO_LONG)
+    values[name] = value
+
+
+def _loop(statement: TypedLoop, condition: Step) -> Callable[[Values], None]:
+    before, body = _statements(statement.before), _statements(statement.body)
+
+    def run(values: Values) -> None:
+        before(values)
+        while condition(values):
+            values[_TURNS] += 1
+            if values[_TURNS] > LOOP_TURNS_MAX:
+                raise RowFailed(BadReason.EXPRESSION, TOO_MANY_TURNS)
+            body(values)
+            before(values)
+
+    return run
+
+
+def number_step(node: Typed) -> Step | None:
+    """What computes a number or a truth value from numbers; None where that takes more. It may raise RowFailed and NotKnown."""
+    if node.type not in _TYPES:
+        return None
+    if isinstance(node, TypedField):
+        name = node.name
+        return lambda values: values[name]
+    if isinstance(node, TypedLiteral):
+        value = node.scalar.as_py()
+        return lambda _: value
+    if not isinstance(node, TypedCall):
+        return None
+    arguments = [number_step(argument) for argument in node.arguments]
+    known = [step for step in arguments if step is not None]
+    if len(known) < len(arguments):
+        return None
+    return _own_step(node, known, _not_known)
+
+
+def _not_known(*_values: object) -> object:
+    raise NotKnown
+
+
+def _quick_step(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step:
     """What computes a call; `kernel` knows every answer."""
-    found = own_step(node, arguments, kernel)
+    found = _own_step(node, arguments, kernel)
     return found if found is not None else lambda values: kernel(*(argument(values) for argument in arguments))
 
 
-def own_step(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step | None:
+def _own_step(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step | None:
     """The same, asking `kernel` for rare answers only; None where there is no such way."""
     make = _QUICK.get(node.function)
     return make(node, arguments, kernel) if make is not None else _of_values(node, arguments)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numba
 from numba.core.registry import cpu_target
@@ -22,8 +20,7 @@ from hotspare.table.loops import hashing
 
 def folder() -> Path:
     """Returns the folder where numba keeps the machine code of `table.loops` for this place of their source; it may not exist."""
-    found: Any = hashing.xxh64
-    return Path(found.stats.cache_path)
+    return hashing.xxh64.cache_path
 
 
 def is_complete() -> bool:
@@ -41,8 +38,7 @@ def note_if_complete() -> None:
 
 def compiled_here() -> list[str]:
     """The kernels that this process did not find on disk."""
-    compiled: Mapping[str, Any] = kernels.KERNELS
-    return sorted(name for name, each in compiled.items() if sum(each.stats.cache_misses.values()))
+    return sorted(name for name, each in kernels.KERNELS.items() if each.cache_misses)
 
 
 def _note() -> Path:

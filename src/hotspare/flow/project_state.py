@@ -10,8 +10,7 @@ from hotspare.base.positions import OutputId as OutputId
 from hotspare.flow.output_room import OutputRoom
 from hotspare.rows.partition_clock import NO_TIME as NO_TIME
 from hotspare.table.pages import Keyed, Page
-from hotspare.table.strings import StringTable
-from hotspare.table.text_collector import HoldsCodes, TextCollector
+from hotspare.table.strings import HoldsCodes, StringTable, TextCollector
 
 PartitionKey: TypeAlias = tuple[int, int]
 """Index of the inbound topic in Resolved.sources, number of the partition."""

@@ -31,8 +31,7 @@ from hotspare.table.relation import Relation, Shape
 from hotspare.table.row_index import empty_index, empty_lists
 from hotspare.table.strings import StringTable
 from hotspare.table.unlinked import no_runs
-from hotspare.windows.examples import examples
-from hotspare.windows.registry import WINDOW_TYPES
+from hotspare.windows.registry import WINDOW_TYPES, examples
 
 _OPCODES = ("I", "I", "I", "P", "D", "I", "P", "U", "D", "I")
 _FEW, _FEW_TIMES = 7, 40

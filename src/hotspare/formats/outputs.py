@@ -22,8 +22,6 @@ from hotspare.model.types import Field, KeyRole, Schema
 from hotspare.rows.batch import ARROW_TYPE, OUTPUT_COLUMNS, MessageFormat, output_schema
 from hotspare.rows.refusals import BadRows
 
-TEXT_FORMATS = frozenset({MessageFormat.CSV, MessageFormat.JSON})
-"""The formats in which each output may be a message of its own."""
 _FIELD_TYPE = {arrow: type_ for type_, arrow in ARROW_TYPE.items()}
 
 

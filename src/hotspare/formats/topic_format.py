@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from hotspare.formats.outputs import TEXT_FORMATS
 from hotspare.model.connectors import is_bus
 from hotspare.model.delivery import MessageCut, message_cut
 from hotspare.model.project import Connector, ConnectorDirection, Window
 from hotspare.model.types import Field, Schema
-from hotspare.rows.batch import MessageFormat
+from hotspare.rows.batch import TEXT_FORMATS, MessageFormat
 from hotspare.rows.routing import message_key
 
 _OF_TYPE = {

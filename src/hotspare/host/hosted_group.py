@@ -45,10 +45,11 @@ from hotspare.host.alive import is_alive
 from hotspare.host.background import Background, Beside
 from hotspare.host.careful_core import CarefulCores, Recovery
 from hotspare.host.clock import monotonic_ms, pause
-from hotspare.host.definition import PipelineFactory, group_topics, project_identity, source_topics
+from hotspare.host.definition import PipelineFactory, project_identity
 from hotspare.host.options import EngineOptions
 from hotspare.host.recent_input import settings_of
 from hotspare.host.restoring import restore_named, snapshot_url
+from hotspare.host.topics import group_topics, source_topics
 from hotspare.model.project import Project
 from hotspare.runners.contract import KafkaReaderKind, ReadPace, RunnerInput
 from hotspare.stores.contract import Store

@@ -6,13 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from hotspare.adapters.esp.connector_mistakes import connector_mistakes
-from hotspare.adapters.esp.connector_options import home_properties
 from hotspare.base.errors import Mistake
 from hotspare.base.places import absolute_path, display_path
-from hotspare.model.project import WindowId
+from hotspare.model.project import Connector, WindowId
 from hotspare.model.resolved import Resolved
-from hotspare.projects.load import Bindings, LoadedProject, load_project
+from hotspare.model.types import Schema
+from hotspare.projects.load import Bindings, LoadedProject, home_properties, load_project
 from hotspare.windows.shared.expressions import expression_mistakes
 
 
@@ -21,7 +20,7 @@ def checked_project(
 ) -> LoadedProject:
     """As `load_project`. @ESP_PROJECT_HOME@ is `home`, by default the folder of the file, unless `properties` say otherwise."""
     given = {**home_properties(file, home), **properties}
-    connectors = partial(connector_mistakes, home=absolute_path(home or file.parent))
+    connectors = partial(_connector_mistakes, home=absolute_path(home or file.parent))
     named = display_path(file)  # in places of mistakes, which people read
     return load_project(
         named,
@@ -32,6 +31,12 @@ def checked_project(
         connectors=connectors,
         operators=_operator_mistakes,
     )
+
+
+def _connector_mistakes(connector: Connector, schema: Schema, home: Path) -> Sequence[Mistake]:
+    from hotspare.adapters.esp.connector_mistakes import connector_mistakes  # and with it all adapters
+
+    return connector_mistakes(connector, schema, home)
 
 
 def _operator_mistakes(resolved: Resolved, mistaken: Collection[WindowId]) -> Sequence[Mistake]:

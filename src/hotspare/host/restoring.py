@@ -15,7 +15,8 @@ from hotspare.coordination.contract import Coordination
 from hotspare.flow.plan import Plan
 from hotspare.ha.effects.restoring import Destination, Source, choose, find, take_over
 from hotspare.ha.rules.joining import restorable
-from hotspare.host.definition import PipelineFactory, group_topics
+from hotspare.host.definition import PipelineFactory
+from hotspare.host.topics import group_topics
 from hotspare.model.project import Project
 from hotspare.stores.contract import Store
 from hotspare.stores.encryption import KEY

@@ -21,7 +21,7 @@ from hotspare.flow.plan import Plan
 from hotspare.formats import arrow_block
 from hotspare.ha.outputs.message import output_message, row_messages
 from hotspare.ha.rules.settings import GroupSettings, OutputStream
-from hotspare.host.definition import source_topic
+from hotspare.host.topics import source_topic
 from hotspare.model.cascades import StreamOf
 from hotspare.model.project import WindowId
 from hotspare.model.resolved import Resolved

@@ -104,7 +104,7 @@ def _topics(coordination: Coordination, group: str) -> list[str]:
     """The inbound topics by index, as the group's first engine noted them, or as its project has them since it was upgraded."""
     known = agreement(coordination, group)
     if known is not None and known.moves:
-        from hotspare.host.definition import source_topic
+        from hotspare.host.topics import source_topic
         from hotspare.projects.fingerprint import from_document
         from hotspare.projects.resolve import resolve
 

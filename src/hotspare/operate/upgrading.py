@@ -22,7 +22,7 @@ from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.ha.rules.upgrading import Agreement, Begin, Move, MoveKind, Version
-from hotspare.host.definition import group_topics
+from hotspare.host.topics import group_topics
 from hotspare.projects.fingerprint import from_document, to_document
 from hotspare.projects.resolve import resolve
 from hotspare.stores.contract import SnapshotInfo, Store

@@ -28,7 +28,7 @@ from hotspare.ha.effects.joining import agreed_document, agreed_skew_ms, check_p
 from hotspare.ha.effects.shard_agreement import stated_shards
 from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.settings import GroupTopics
-from hotspare.host.definition import group_topics, source_topics
+from hotspare.host.topics import group_topics, source_topics
 from hotspare.model.names import nearest
 from hotspare.model.project import Project, WindowId
 from hotspare.model.resolved import Resolved

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from hotspare.base.errors import Mistake, Place, ProjectError, UsageError
+from hotspare.base.places import absolute_path
 from hotspare.model.connector_rules import rebind
 from hotspare.model.frontends.values import TEXT_BYTES_MAX, Reading
 from hotspare.model.mistakes import Mistakes
@@ -30,6 +31,7 @@ class Form(Enum):
     ESP_XML = "esp-xml"
 
 
+_HOME_PROPERTIES = ("ESP_PROJECT_HOME", "ESP_PROJECT_OUTPUT")
 _SUFFIXES = {".yaml": Form.YAML, ".yml": Form.YAML, ".xml": Form.ESP_XML}
 _ENCODINGS = frozenset({"us-ascii", "iso-8859-1", "iso-8859-15", "windows-1252", "utf-8", "utf-16"})
 _XML_ENCODING = re.compile(rb"""\s*<\?xml[^>]*\sencoding\s*=\s*["']([A-Za-z0-9._\-]{1,40})["']""")
@@ -84,6 +86,12 @@ def load_project(
     text, form = _text_of(path)
     source = _Source(text, str(path), form, properties or {}, name, bindings or {})
     return _checked(source, Checks(expressions, connectors, operators))
+
+
+def home_properties(project_file: Path, home: Path | None) -> dict[str, str]:
+    """Returns the folder for which the reserved names in paths stand (SPEC A4): `home`, or that of the project's file."""
+    folder = str(absolute_path(home or project_file.parent))
+    return dict.fromkeys(_HOME_PROPERTIES, folder)
 
 
 def project_names(path: Path | str) -> tuple[str, ...]:

@@ -38,6 +38,8 @@ class MessageFormat(IntEnum):
 
 EVENT_FORMATS = tuple(each for each in MessageFormat if each is not MessageFormat.LOST)
 """The formats in which messages hold events."""
+TEXT_FORMATS = frozenset({MessageFormat.CSV, MessageFormat.JSON})
+"""The formats in which each output may be a message of its own."""
 FORMAT_OF_HEADER: dict[bytes, MessageFormat] = {each.header: each for each in MessageFormat}
 """What the value of `bus.contract.FORMAT_HEADER` says."""
 

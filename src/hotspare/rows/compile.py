@@ -5,17 +5,20 @@ Compiled without `parallel` and `fastmath`, so that a kernel equals its Python t
 folders named `loops` have kernels. Machine code is cached in a folder named after the text of all of these, because a cached caller
 would otherwise keep an old callee.
 
+Numba is imported at the first call of a kernel. So commands that build operators but run none, such as `validate`, do not load it,
+and an engine makes dispatchers only for the kernels that Python calls in it.
+
 Inside kernels numbers are int64, uint64 and float64 only; uint64 never meets a plain integer, because that would make a float.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
-import numba
 import numpy as np
 import xxhash
 
@@ -31,6 +34,18 @@ class Kernel(Protocol, Generic[P, R_co]):
 
     @property
     def py_func(self) -> Callable[P, R_co]: ...
+
+    @property
+    def signatures(self) -> Sequence[object]:
+        """The argument types that it was compiled for or loaded for in this process."""
+
+    @property
+    def cache_path(self) -> Path:
+        """The folder of its machine code."""
+
+    @property
+    def cache_misses(self) -> int:
+        """How many times this process did not find its machine code on disk."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
@@ -54,8 +69,12 @@ def text_hash() -> str:
     return texts.hexdigest()
 
 
-def _cache_folder() -> str:
-    """Where machine code is kept; "" leaves the choice to numba, which knows folders for read-only installations."""
+@cache
+def cache_folder() -> str:
+    """Returns the folder where machine code is kept. "" leaves the choice to numba, which knows folders for read-only
+    installations."""
+    import numba
+
     if numba.config.CACHE_DIR:
         return str(numba.config.CACHE_DIR)
     folder = _PACKAGE / "__pycache__" / f"kernels-{text_hash()}"
@@ -66,34 +85,74 @@ def _cache_folder() -> str:
     return str(folder)
 
 
-_CACHE_FOLDER = _cache_folder()
-
-
 def is_compiled() -> bool:
     """Whether machine code of these kernels is on disk, of all or of some; True where the folder is numba's choice."""
-    return not _CACHE_FOLDER or next(Path(_CACHE_FOLDER).rglob("*.nbc"), None) is not None
+    folder = cache_folder()
+    return not folder or next(Path(folder).rglob("*.nbc"), None) is not None
+
+
+class _Deferred:
+    """A kernel whose dispatcher is made when it is first needed: by a call, or by the compilation of a kernel that calls it."""
+
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, object]) -> None:
+        self.py_func = function
+        self._options = options
+        self._dispatcher: Any = None
+
+    def __call__(self, *args: Any) -> Any:
+        if self._dispatcher is None:
+            self._dispatch()
+        return self._dispatcher(*args)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """The type by which numba compiles calls of a kernel from others."""
+        return self._dispatch()._numba_type_
+
+    @property
+    def signatures(self) -> Sequence[object]:
+        return () if self._dispatcher is None else self._dispatcher.signatures
+
+    @property
+    def cache_path(self) -> Path:
+        return Path(self._dispatch().stats.cache_path)
+
+    @property
+    def cache_misses(self) -> int:
+        return 0 if self._dispatcher is None else sum(self._dispatcher.stats.cache_misses.values())
+
+    def _dispatch(self) -> Any:
+        import numba
+        from numba.core.compiler_lock import global_compiler_lock
+
+        folder = cache_folder()
+        with global_compiler_lock:  # numba's folder is a setting of the whole process
+            if self._dispatcher is None:
+                before = numba.config.CACHE_DIR
+                numba.config.CACHE_DIR = folder
+                try:
+                    make = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, **self._options)
+                    self._dispatcher = make(self.py_func)
+                finally:
+                    numba.config.CACHE_DIR = before
+        return self._dispatcher
 
 
 def kernel(function: Callable[P, R_co]) -> Kernel[P, R_co]:
-    """Compile on first call with the types of that call, into each kernel that calls it; register for the law Twin."""
-    return _compiled(function, forceinline=True)
+    """Compiles on first call with the types of that call, into each kernel that calls it; registers for the law Twin."""
+    return _registered(function, forceinline=True)
 
 
 def called(function: Callable[P, R_co]) -> Kernel[P, R_co]:
     """As `kernel`, but compiled once and called: what is long and used in several places would take minutes to compile else."""
-    return _compiled(function, forceinline=False)
+    return _registered(function, forceinline=False)
 
 
-def _compiled(function: Callable[P, R_co], **options: object) -> Kernel[P, R_co]:
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = _CACHE_FOLDER
-    try:
-        compiled = cast(Kernel[P, R_co], numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False, **options)(function))
-    finally:
-        numba.config.CACHE_DIR = before
+def _registered(function: Callable[P, R_co], **options: object) -> Kernel[P, R_co]:
+    made = cast(Kernel[P, R_co], _Deferred(function, options))
     module = function.__module__.removesuffix(".loops").rpartition(".")[2]
-    KERNELS[f"{module}.{function.__name__}"] = compiled
-    return compiled
+    KERNELS[f"{module}.{function.__name__}"] = made
+    return made
 
 
 def plain(compiled: Kernel[P, R_co]) -> Callable[P, R_co]:

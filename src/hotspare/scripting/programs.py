@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from hotspare.base.errors import Mistake, ProjectError
 from hotspare.model.code import Language, Module, ModuleUse, Script
 from hotspare.model.code_imports import shares
 from hotspare.scripting.contract import Program, ProgramText
-from hotspare.scripting.lua.program import LuaProgram
-from hotspare.scripting.python.instance import PythonProgram
 from hotspare.scripting.shared import Properties, SharedState
-
-_PROGRAMS: dict[Language, Callable[[ProgramText], Program]] = {Language.LUA: LuaProgram, Language.PYTHON: PythonProgram}
 
 
 def compile_program(text: ProgramText) -> Program:
     """ProjectError where it cannot be loaded, or does not define the functions that are called."""
-    program = _PROGRAMS[text.script.language](text)
+    program = _program(text)
     _check(text, program)
     return program
+
+
+def _program(text: ProgramText) -> Program:
+    """Imports the interpreter of the language alone: few projects have code, and fewer in both."""
+    if text.script.language is Language.LUA:
+        from hotspare.scripting.lua.program import LuaProgram
+
+        return LuaProgram(text)
+    from hotspare.scripting.python.instance import PythonProgram
+
+    return PythonProgram(text)
 
 
 def _check(text: ProgramText, program: Program) -> None:
@@ -46,6 +53,8 @@ def compile_shared(scripts: Mapping[Script, Sequence[Module]]) -> SharedState | 
     }
     if not any(language is Language.LUA and shares(text) for language, text in texts):
         return None
+    from hotspare.scripting.lua.program import LuaProgram
+
     modules = {module.name: module for used in scripts.values() for module in used if module.use is ModuleUse.SNIPPET}
     properties, programs, mistakes = Properties(), dict[str, Program](), list[Mistake]()
     for name, module in sorted(modules.items()):

@@ -12,7 +12,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from hotspare.adapters.esp.connector_mistakes import connector_mistakes
-from hotspare.adapters.esp.connector_options import home_properties
 from hotspare.base.choices import RunUntil
 from hotspare.base.errors import Mistake, ProjectError, UsageError
 from hotspare.base.places import absolute_path
@@ -23,7 +22,7 @@ from hotspare.model.partitioning import obstacles, partition_fields
 from hotspare.model.project import WindowId
 from hotspare.model.publishing import publishing
 from hotspare.model.resolved import Resolved
-from hotspare.projects.load import LoadedProject, load_text
+from hotspare.projects.load import LoadedProject, home_properties, load_text
 from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.rows.letters import FLAG_TEXTS, OPCODE_TEXTS

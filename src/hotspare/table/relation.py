@@ -24,7 +24,9 @@ does a row beyond `late_index_rows_max` of `Tuning`: making an index of more tak
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,20 +36,16 @@ from hotspare.rows.compile import Whole
 from hotspare.table.absent import AbsentPages, KeptPages, PageReader, WhenRead
 from hotspare.table.absent_queue import AbsentRows
 from hotspare.table.absent_relation import relate_where_absent, remember
-from hotspare.table.groups import GroupLists
 from hotspare.table.key_pages import KeysOfPages, RememberedKeys, key_pages
+from hotspare.table.loops import groups, slots, unlinked
 from hotspare.table.loops import relation as k
-from hotspare.table.loops import slots, unlinked
 from hotspare.table.loops.absent import UInt64s
 from hotspare.table.loops.pages import Rows
 from hotspare.table.loops.text_collection import mark_rows
-from hotspare.table.memory import STAYS, Home
+from hotspare.table.memory import STAYS, Home, as_much, longer
 from hotspare.table.pages import Column, Columns, expect
-from hotspare.table.queue import RowQueue, Taken
-from hotspare.table.relation_work import Change as Change
-from hotspare.table.relation_work import RelationWork, beats_of, output_arrays, resolution_of
-from hotspare.table.relation_work import Resolution as Resolution
-from hotspare.table.relation_work import RowTime as RowTime
+from hotspare.table.queue import RowQueue, Taken, next_rank
+from hotspare.table.row_index import empty_lists, grown_index, index_bytes
 from hotspare.table.row_layout import Known, Layout, RowsInMemory, RowsOfPage, RowSource, StoredPages, StoredRows, Times
 from hotspare.table.row_pages import RowPages
 from hotspare.table.row_shape import Shape as Shape
@@ -76,8 +74,8 @@ class Relation:
         self._home = home
         self._queue: RowQueue | None = None
         self._groups: GroupLists | None = None
-        self._work: RelationWork | None = None
-        self._scratch = output_arrays(0, 0)
+        self._work: _RelationWork | None = None
+        self._scratch = _output_arrays(0, 0)
         self._known, self._keys_known = Known({}), RememberedKeys(self._tuning)
         self._snapshot = 0
         self._pages = self._fresh(self._tuning.page_slots)
@@ -144,7 +142,7 @@ class Relation:
             row, why = np.concatenate((before[0], row)), np.concatenate((before[1], why))
         return self._changed(work, made, row, why, until)
 
-    def _changed(self, work: RelationWork, made: Chunk, refused_row: Int64s, refused_why: Int64s, until: int | None) -> Change:
+    def _changed(self, work: _RelationWork, made: Chunk, refused_row: Int64s, refused_why: Int64s, until: int | None) -> Change:
         if until is None:
             self._work = None
         return Change(made, work.chunk, refused_row, refused_why, until)
@@ -163,7 +161,7 @@ class Relation:
         resolution, _ = self._resolve(work, self._outputs_max(work))
         return resolution
 
-    def _begun(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None) -> RelationWork:
+    def _begun(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None) -> _RelationWork:
         assert self._work is None
         count = len(chunk)
         if row_time is not None:
@@ -175,8 +173,8 @@ class Relation:
             self._prepare_index()
         if self._queue is not None:
             self._queue.reserve(count)
-        beats, idle_beats = beats_of(self.policy, timeline), NO_BEATS if row_time is None else row_time.idle_beats
-        return RelationWork(chunk, time_us, has_time, beats, np.zeros(k.COUNTS_WIDTH, np.int64), idle_beats)
+        beats, idle_beats = _beats_of(self.policy, timeline), NO_BEATS if row_time is None else row_time.idle_beats
+        return _RelationWork(chunk, time_us, has_time, beats, np.zeros(k.COUNTS_WIDTH, np.int64), idle_beats)
 
     def _is_late(self) -> bool:
         """Whether there are so many rows that making an index of them would take long, should it be needed."""
@@ -189,13 +187,13 @@ class Relation:
         if not self._rows.state[slots.INDEXED]:
             self._pages.build_index()
 
-    def _outputs_max(self, work: RelationWork) -> int:
+    def _outputs_max(self, work: _RelationWork) -> int:
         """More outputs than can come of a chunk, whatever it holds."""
         waits = self._by_time and not self.policy.by_event and not len(work.beats)
         forgets = self.policy.kind != k.KEEP and not waits
         return 2 * len(work.chunk) + (self.live + len(work.chunk) if forgets else 0) + 1
 
-    def _resolve(self, work: RelationWork, rows_max: int) -> tuple[Resolution, int | None]:
+    def _resolve(self, work: _RelationWork, rows_max: int) -> tuple[Resolution, int | None]:
         """Go on with work that rows in a queue cannot do; `until` as in `Change`."""
         chunk = work.chunk
         has_time = np.ones(len(chunk), np.bool_) if work.has_time is None else work.has_time
@@ -207,7 +205,7 @@ class Relation:
         while True:
             state = self._related(out, given._replace(rank=given.rank[: work.rows_ahead]))
             if state != k.DONE or not len(work.idle_beats):
-                return resolution_of(out), None if state == k.DONE else work.rank_to_go_on
+                return _resolution_of(out), None if state == k.DONE else work.rank_to_go_on
             work.take_idle_beat(self.policy, self._rows.state)
 
     def _related(self, out: k.OutputArrays, given: k.InputArrays) -> Whole:
@@ -483,7 +481,7 @@ class Relation:
         """Where the kernel writes; kept from call to call, because fresh memory is slow to touch."""
         out = self._scratch
         if len(out.made) < outputs + 2 or len(out.refused) < count:
-            self._scratch = out = output_arrays(2 * outputs + 2, 2 * count)
+            self._scratch = out = _output_arrays(2 * outputs + 2, 2 * count)
         counts[[k.MADE, k.REFUSED]] = 0
         counts[k.ROOM] = outputs
         return out._replace(counts=counts)
@@ -500,3 +498,181 @@ def _received(
     relation = Relation(shape, policy, home, reading)
     relation.load_pages(columns, pages)
     return relation
+
+
+@dataclass(frozen=True, slots=True)
+class RowTime:
+    """The event time of each row of a chunk, in microseconds, for retention; not valid is null. `idle_beats` int64[., 2]: rank of
+    each heartbeat at which event time has advanced since the newest row, and by how many microseconds."""
+
+    time_us: Int64s
+    valid: Bools
+    idle_beats: Int64s = field(default_factory=lambda: NO_BEATS)
+
+
+@dataclass(slots=True)
+class Resolution:
+    """What a chunk does to a relation; good until the relation's next `apply`. Values come with `Relation.settle`.
+
+    `made`: one row per output, see `table.loops.relation.OutputArrays`. `refused_row`, `refused_why`: input rows that cannot be,
+    with a REFUSED_ number.
+    """
+
+    made: Int64s
+    refused_row: Int64s
+    refused_why: Int64s
+
+    def arrived(self) -> tuple[Int64s, Int64s]:
+        """(input rows, slots) of the rows that came or changed, in order: where a window writes what it computes."""
+        rows, slots_ = np.empty(len(self.made), np.int64), np.empty(len(self.made), np.int64)
+        count = int(k.arrived(self.made, rows, slots_))
+        return rows[:count], slots_[:count]
+
+
+class Change(NamedTuple):
+    """What a chunk did to a relation. `refused_row`, `refused_why` as in `Resolution`: rows of `given`.
+
+    `until`: outputs of this rank and of higher ones are still to come, with `Relation.go_on`; None: nothing is.
+    """
+
+    chunk: Chunk
+    given: Chunk
+    refused_row: Int64s
+    refused_why: Int64s
+    until: int | None = None
+
+
+@dataclass(slots=True)
+class _RelationWork:
+    """A chunk and the heartbeats of its batch, and in `counts` how far they are taken: as `table.loops.queue.take` counts while
+    rows stand in a queue, as `table.loops.relation.relate` does else."""
+
+    chunk: Chunk
+    time_us: Int64s
+    has_time: Bools | None
+    """None: every row has one."""
+    beats: Int64s
+    counts: Int64s
+    idle_beats: Int64s
+    """Those of `RowTime` that are not taken yet. Kernels know none of them."""
+
+    @property
+    def rows_ahead(self) -> int:
+        """The count of rows that are taken before the next idle beat."""
+        if not len(self.idle_beats):
+            return len(self.chunk)
+        return int(np.searchsorted(self.chunk.rank, self.idle_beats[0, 0], side="right"))
+
+    @property
+    def rank_to_go_on(self) -> int:
+        """The rank at which the work goes on: all that lower ones cause is made."""
+        if self.counts[k.LEAVING] != k.LEAVE_NONE:
+            return int(self.counts[k.CAUSE])
+        beats = self.idle_beats if len(self.idle_beats) else self.beats[self.counts[k.BEAT] :]
+        return next_rank(self.chunk.rank, beats, int(self.counts[k.ROW]), 0)
+
+    def take_idle_beat(self, policy: k.Policy, state: Int64s) -> None:
+        """Begins the expulsion that the next idle beat causes; `state` is that of the rows. The beat does not change what is the
+        newest event time, so the next row sets it again."""
+        (rank, over_us), self.idle_beats = self.idle_beats[0].tolist(), self.idle_beats[1:]
+        if state[slots.NEWEST] == slots.UNSET:
+            return
+        edge: Whole = np.int64(state[slots.NEWEST] + over_us)
+        if policy.kind != k.TIME_SLIDING:
+            edge = k.boundary_passed(state, policy, edge)
+        if edge != slots.UNSET:
+            leaving = k.LEAVE_ALL if policy.kind == k.TIME_JUMPING else k.LEAVE_OLD
+            self.counts[[k.LEAVING, k.EDGE, k.CAME, k.CAUSE]] = leaving, edge, slots.NONE, rank
+
+
+def _beats_of(policy: k.Policy, timeline: Timeline) -> Int64s:
+    """Rank and time of heartbeats at which such a policy may end rows."""
+    waits = policy.kind not in (k.KEEP, k.COUNT_OF_GROUP) and not policy.by_event
+    beats = np.empty((len(timeline.heartbeat_rank) if waits else 0, 2), np.int64)
+    if len(beats):
+        beats[:, 0] = timeline.heartbeat_rank
+        beats[:, 1] = timeline.time_us[timeline.heartbeat_rank]
+    return beats
+
+
+def _output_arrays(outputs: int, count: int) -> k.OutputArrays:
+    return k.OutputArrays(
+        made=np.empty((outputs, 5), np.int64),
+        refused=np.empty((count, 2), np.int64),
+        counts=np.zeros(k.COUNTS_WIDTH, np.int64),
+    )
+
+
+def _resolution_of(out: k.OutputArrays) -> Resolution:
+    outputs, refused = out.counts[: k.REFUSED + 1].tolist()
+    return Resolution(
+        made=out.made[:outputs],
+        refused_row=out.refused[:refused, 0].copy(),
+        refused_why=out.refused[:refused, 1].copy(),
+    )
+
+
+class GroupLists:
+    """Which rows of `pages` are of one group, in order of arrival, where each group keeps its newest rows (`table.loops.groups`).
+
+    Lists are derived from rows, and in no snapshot; their index grows by splitting. After a restore they have the rows that were
+    read: those of the groups of a chunk come before it is taken."""
+
+    def __init__(self, pages: RowPages) -> None:
+        self._pages = pages
+        rows = pages.rows
+        lists = empty_lists(rows, groups.LINKS_WIDTH)
+        self._groups = groups.RowGroups(lists, np.zeros((1, rows.lanes.shape[1]), np.int64))
+        pages.home.count(self)
+
+    def relate(self, out: k.OutputArrays, policy: k.Policy, given: k.InputArrays) -> Whole:
+        """As the kernel. Where it asks for room, it is to be made in the pages and here."""
+        self._pages.note_moves()
+        self.admit()
+        return groups.relate_groups(self._pages.rows, self._groups, out, policy, given)
+
+    def make_room(self) -> None:
+        """Room for one group more."""
+        lists = self._groups.lists
+        self._groups = self._groups._replace(lists=lists._replace(by_condition=grown_index(lists.by_condition)))
+
+    def bring(self, chunk: Chunk) -> None:
+        """Read what a restore left in the store of the groups to which these rows may come. Of a partial one that names some fields
+        of its group the others are those of the stored row, or of one before it: then all is read."""
+        if self._pages.absent is None:
+            return
+        named = chunk.valid[:, self._pages.rows.conditions]
+        is_whole = named.all(axis=1)
+        if (named.any(axis=1) & ~is_whole & (chunk.flags & k.PARTIAL > 0)).any():
+            self._pages.bring_all()
+        self._pages.bring_by(chunk.lanes[is_whole][:, self._pages.rows.conditions])
+
+    def admit(self) -> None:
+        """Let lists have rows that came from the store."""
+        self._follow_pages()
+        found, at = self._pages.taken_brought(), 0
+        while at < len(found) and (at := int(groups.admit_groups(self._groups.lists, found, np.int64(at)))) < len(found):
+            self.make_room()
+
+    def fill(self) -> None:
+        """Enter all rows that were read."""
+        self._follow_pages()
+        order, at = self._pages.present(), 0
+        while at < len(order) and (at := int(groups.fill_groups(self._groups.lists, order, np.int64(at)))) < len(order):
+            self.make_room()
+        self._pages.tell_brought()
+
+    @property
+    def stays_bytes(self) -> int:
+        """Of memory beside that of rows."""
+        return index_bytes(self._groups.lists.by_condition) + 8 * groups.LINKS_WIDTH * self._pages.slots_used
+
+    def _follow_pages(self) -> None:
+        """Name the memory in which rows stand now."""
+        rows, lists = self._pages.rows, self._groups.lists
+        links, length = lists.links, len(rows.lanes)
+        if len(links) < length:
+            known = links
+            links = as_much(length, length, lambda most: longer(known, len(known), most))
+        lists = lists._replace(links=links, lanes=rows.lanes, valid=rows.valid, order=rows.order, moved=rows.moved)
+        self._groups = self._groups._replace(lists=lists)

@@ -68,8 +68,7 @@ class RowPages:
         state[slots.PAGE_SLOTS], state[slots.SPARE] = page_slots, tuning.spare_slots
         state[slots.EITHER] = leaves_by_own_time(policy)
         self._by_time, self._by_event = policy.kind >= relation_kernels.TIME_SLIDING, policy.by_event == 1
-        is_linked = relation_kernels.is_linked
-        self._is_linked = getattr(is_linked, "py_func", is_linked)(policy)  # also where numba is switched off
+        self._is_linked = relation_kernels.is_linked.py_func(policy)
         self.rows = k.Rows(
             by_key=empty_index(),
             lanes=np.empty((0, shape.width), np.int64),

@@ -20,7 +20,7 @@ from hotspare.table.memory import with_room
 
 
 class HasRows(Protocol):
-    """Of a part that holds codes, as `text_collector.HoldsCodes`."""
+    """Of a part that holds codes, as `strings.HoldsCodes`."""
 
     @property
     def codes_per_row(self) -> int: ...

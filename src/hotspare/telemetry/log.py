@@ -1,7 +1,7 @@
 """What hotspare logs: a closed list of events, each with its level and meaning, so that operators can search and alert on names.
 
 Lines go to standard error, for people by default and as one JSON object per line on request. Every line of an engine carries its
-group, engine and role. Field names end in their units.
+group, engine and role. Field names end in their units. structlog, which loads asyncio, is imported when something is logged.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, MutableMapping
 from enum import Enum
-from typing import Any, Self, TextIO
-
-import structlog
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from hotspare.base.choices import LogFormat as LogFormat
 from hotspare.telemetry.secrets import masked_value
+
+if TYPE_CHECKING:
+    import structlog
 
 
 class Level(Enum):
@@ -117,7 +119,13 @@ class Log:
     """A logger with the fields that each of its lines carries."""
 
     def __init__(self, logger: structlog.typing.FilteringBoundLogger | None = None) -> None:
-        self._logger = logger if logger is not None else structlog.get_logger("hotspare")
+        self._bound = logger
+
+    @cached_property
+    def _logger(self) -> structlog.typing.FilteringBoundLogger:
+        import structlog
+
+        return structlog.get_logger("hotspare") if self._bound is None else self._bound
 
     def bind(self, **fields: object) -> Self:
         """A logger that carries more fields: `group`, `engine`, `role`, `connector`, ..."""
@@ -132,6 +140,8 @@ class Log:
 
 def configure_logging(format_: LogFormat = LogFormat.HUMAN, level: Level = Level.INFO, stream: TextIO | None = None) -> None:
     """Set up for the whole process, once, before the first line."""
+    import structlog
+
     out = stream if stream is not None else sys.stderr
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer(sort_keys=True)

@@ -1,7 +1,11 @@
-"""The window types: a line each. Nothing else names one; `windows.shared.contract.build_operator` finds their operators."""
+"""The window types: a line each. Nothing else names one; `windows.shared.contract.build_operator` finds their operators.
+
+Projects of their examples warm an engine up, and the laws run them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from textwrap import indent
 from typing import Any
 
 from hotspare.model.window_type import WindowType
@@ -52,3 +56,17 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
     )
 }
 """By name, in the order in which people are told of them."""
+
+
+def example(name: str) -> str:
+    """YAML of a project with the example of one type."""
+    return f"project: example\nqueries:\n{_query(name)}"
+
+
+def examples(types: Iterable[str]) -> str:
+    """YAML of a project with one query for each of these types, named as the type."""
+    return "project: examples\nqueries:\n" + "".join(map(_query, types))
+
+
+def _query(name: str) -> str:
+    return f"  {name}:\n{indent(WINDOW_TYPES[name].example.strip(), '    ')}\n"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hotspare.base.errors import SnapshotDamaged
 from hotspare.table.pages import Column
 from hotspare.windows.calculate.algorithms import SUMMARY_OUTPUTS
-from hotspare.windows.calculate.summary import All, Newest
+from hotspare.windows.calculate.operator import All, Newest
 
 VALUES = st.one_of(st.none(), st.floats(-1e6, 1e6), st.sampled_from([0.0, -0.0, 0.1, 4846.0, 1e-300]))
 
@@ -31,7 +31,7 @@ def added(values: list[float]) -> tuple[float, float, float, float]:
 
 
 def defined(window: list[float | None], block: int = 0) -> dict[str, float | None]:
-    """The statistics of one window, as the docstring of `hotspare.windows.calculate.summary` defines them. `block`: how many of its
+    """The statistics of one window, as the docstring of `windows.calculate.operator` defines them. `block`: how many of its
     observations are of the block before."""
     end = [v for v in window[:block] if v is not None]
     beginning = [v for v in window[block:] if v is not None]

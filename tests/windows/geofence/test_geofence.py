@@ -10,7 +10,7 @@ from hotspare.flow.plan import compile_plan
 from hotspare.model.events import Opcode
 from hotspare.projects.load import load_text
 from hotspare.rows.chunk import Timeline
-from hotspare.windows.geofence import geometry_index as g
+from hotspare.windows.geofence import geometry as g
 
 PROJECT = """
 project: p

@@ -17,7 +17,7 @@ from hotspare.model.types import Field, FieldType, Schema
 from hotspare.scripting.contract import Calls, ProgramText
 from hotspare.scripting.programs import compile_program
 from hotspare.scripting.python.program import CallFailure
-from hotspare.windows.python_columns.columns import ColumnFunction
+from hotspare.windows.python_columns.operator import ColumnFunction
 
 FILE = Path(__file__).with_name("column_attempts.txt")
 GIVEN = Schema((Field("x", FieldType.DOUBLE), Field("n", FieldType.INT64), Field("s", FieldType.STRING)))

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.expressions.number_steps import number_step
+from hotspare.expressions.single_values import number_step
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.rows.chunk import Chunk
 from hotspare.table.strings import StringTable
-from hotspare.windows.aggregate.row_work import RowWork
+from hotspare.windows.aggregate.operator import RowWork
 from hotspare.windows.shared.expressions import Assignments
 from hotspare.windows.shared.few_rows import FEW_ROWS_MAX, FewRows
 from hotspare.windows.shared.stateless import Projection, Selection, Work

@@ -15,7 +15,7 @@ from hotspare.adapters.files.subscriber import Opening, SubscribeOptions
 from hotspare.adapters.received import RetentionDeletes, RowChoice, UpdateBlocks
 from hotspare.adapters.time_texts import unit_of_stamps
 from hotspare.base.errors import UsageError
-from hotspare.base.places import absolute_path, absolute_place, file_at
+from hotspare.base.places import absolute_place, file_at
 from hotspare.formats.csv.rows import RowPrefix
 from hotspare.model.connectors import REFUSED_VALUES
 from hotspare.model.project import Connector, ConnectorDirection
@@ -23,20 +23,12 @@ from hotspare.model.row_defaults import RowDefaults
 from hotspare.model.types import Schema
 
 FILE_KIND = "fs"
-HOME_PROPERTY = "ESP_PROJECT_HOME"
-OUTPUT_PROPERTY = "ESP_PROJECT_OUTPUT"
 _TEST_FOLDER = "test_files"
 PLAIN = "plain"
 _OF_COLUMNS = ("header", "addcsvopcode", "addcsvflags", "noautogenfield")
 """Properties that say which columns the rows of a CSV file have: with `plain` its titles do."""
 _OF_CSV = (*_OF_COLUMNS, "csvfielddelimiter")
 """Properties of CSV files: events of other formats name their fields."""
-
-
-def home_properties(project_file: Path, home: Path | None) -> dict[str, str]:
-    """What the reserved names in paths stand for: `home`, or the folder of the project's file."""
-    folder = str(absolute_path(home or project_file.parent))
-    return {HOME_PROPERTY: folder, OUTPUT_PROPERTY: folder}
 
 
 def connector_file(connector: Connector, home: Path) -> Path:

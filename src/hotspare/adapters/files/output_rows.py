@@ -19,10 +19,10 @@ from hotspare.formats import arrow_block
 from hotspare.formats.csv.rows import CsvStyle, RowPrefix, rows_to_csv
 from hotspare.formats.json.plain import meta_names
 from hotspare.formats.json.rows import rows_to_json
-from hotspare.formats.outputs import TEXT_FORMATS, decode_each, decode_outputs, schema_of
+from hotspare.formats.outputs import decode_each, decode_outputs, schema_of
 from hotspare.formats.xml.rows import rows_to_xml
 from hotspare.model.types import Field, FieldType, Schema
-from hotspare.rows.batch import BEAT, FORMAT_OF_HEADER, OUTPUT_COLUMNS, MessageFormat, output_schema
+from hotspare.rows.batch import BEAT, FORMAT_OF_HEADER, OUTPUT_COLUMNS, TEXT_FORMATS, MessageFormat, output_schema
 
 BAD_COLUMNS: tuple[str, ...] = ("reason", "window", "position", "message", "text")
 """Columns of a file of bad events."""

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 WIDTH_WITHOUT_TERMINAL = 160
@@ -17,6 +16,8 @@ WIDTH_OF_BAR = 120
 def progress_bar(what: str) -> Iterator[Callable[[float, float, str], None]]:
     """Shows a bar while the block runs, if standard error is a terminal. Call with (done, total, note); total 0 is unknown. A
     narrow terminal shows no bar, and the note first: it has the numbers."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
     narrow = (SpinnerColumn(), TextColumn("{task.fields[note]}  {task.description}"))
     wide = (

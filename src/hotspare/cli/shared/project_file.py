@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from hotspare.adapters.metadata import WindowMetadata, describe, read_metadata
 from hotspare.base.errors import UsageError
-from hotspare.bus.contract import Bus
 from hotspare.cli.shared.values import properties, window_path
-from hotspare.formats.csv.rows import RowPrefix
 from hotspare.model.project import WindowId
-from hotspare.model.resolved import Resolved
 from hotspare.model.row_defaults import RowDefaults
-from hotspare.model.types import Schema
-from hotspare.projects.load import LoadedProject
+
+if TYPE_CHECKING:
+    from hotspare.adapters.metadata import WindowMetadata
+    from hotspare.bus.contract import Bus
+    from hotspare.formats.csv.rows import RowPrefix
+    from hotspare.model.resolved import Resolved
+    from hotspare.model.types import Schema
+    from hotspare.projects.load import LoadedProject
 
 _DIVIDED = 2
 """Any number of shards above one: a project file does not say how many partitions a topic has."""
@@ -51,6 +53,8 @@ def window_facts(
     None if neither exists; UsageError if they know no such source window or output stream. By a project file, `partition_by` is the
     field by which rows find their partition if the topic has several, and `prefix` is not known: `row_prefix` returns it.
     """
+    from hotspare.adapters.metadata import describe, read_metadata
+
     path = window_path(window)
     if file is not None:
         resolved = loaded_project(file, texts, name=path.project).resolved
@@ -85,6 +89,8 @@ def source_rows(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] |
 def row_prefix(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str) -> RowPrefix:
     """Returns the columns that rows of an output stream need before their fields. UsageError as `window_facts`, and if neither a
     project file nor the bus knows the stream."""
+    from hotspare.formats.csv.rows import RowPrefix
+
     if file is None:
         facts = window_facts(bus, prefix, None, texts, window, Side.STREAM)
         if facts is None:

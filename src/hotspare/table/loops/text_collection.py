@@ -1,4 +1,4 @@
-"""Loops that find out which strings nothing holds any more, and give what they take free (see `table.text_collector`)."""
+"""Loops that find out which strings nothing holds any more, and give what they take free (`TextCollector` of `table.strings`)."""
 
 from __future__ import annotations
 

@@ -20,10 +20,11 @@ event that finds it so is a bad event. So are rows whose key is null: they belon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
+import pyarrow as pa
 
 from hotspare.expressions.aggregates import Aggregate, compile_aggregation
 from hotspare.expressions.compiled import CompiledExpression
@@ -34,21 +35,24 @@ from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import Field, FieldType, Schema
 from hotspare.rows.changelog import INSERTS, RELATION, Keys, Opcodes
 from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline, all_true, by_retention
-from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.rows.refusals import NO_BAD_EVENTS, NOTHING_REFUSED, BadEvents, Refusals
 from hotspare.table.identifiers import identifiers, seed_of
+from hotspare.table.lanes import CODED, to_arrow
+from hotspare.table.loops.columns import pick_columns
 from hotspare.table.pages import Counters, Page
 from hotspare.table.strings import StringTable
+from hotspare.table.text_pieces import text_pieces
 from hotspare.windows.aggregate.declaration import AggregateWindow
 from hotspare.windows.aggregate.groups import CHANGES, Groups
 from hotspare.windows.aggregate.loops.aggregate import EVICTED
 from hotspare.windows.aggregate.program import Keeps, Planner
-from hotspare.windows.aggregate.row_work import RowWork
 from hotspare.windows.shared.contract import SHARD_BITS, Applied, BadReason, Input, Operator
 from hotspare.windows.shared.expressions import Assignments, prelude_for
+from hotspare.windows.shared.few_rows import FewRows
 from hotspare.windows.shared.keyed import bad_events, relation_of, resolved_events
 from hotspare.windows.shared.new_rows import inserts_of
-from hotspare.windows.shared.rowwise import GIVEN, passed_rows
-from hotspare.windows.shared.stateless import Projection, deletes
+from hotspare.windows.shared.rowwise import GIVEN, evaluate_pieces, passed_rows
+from hotspare.windows.shared.stateless import Projection, Work, deletes, event_columns
 
 _ROW_NUMBER = "hs:row"
 """The field that is the key of a row where rows never go: they are numbered."""
@@ -199,3 +203,48 @@ def _caused(given: Chunk, rows: Int64s, made: Chunk) -> Chunk:
     """The events of a chunk that caused rows, one for each."""
     of = given.taken(rows)
     return Chunk(made.rank, of.opcode, of.flags, of.lanes, of.valid)
+
+
+class RowWork:
+    """`work` over chunks of the schema `given`, without any state; what comes of it is of the schema `made`."""
+
+    def __init__(self, given: Schema, made: Schema, work: Work) -> None:
+        self.work = work
+        self._given, self._made = given, made
+        self._few = FewRows(work, given)
+        self._picks = np.array(work.picks, np.int64)
+        self._passes_all = work.picks == tuple(range(len(given)))
+        fields, index = given.fields, given.index
+        self._read = tuple((name, index[name], fields[index[name]].type) for name in work.fields if name in index)
+        self._texts = tuple(i for _, i, type_ in self._read if type_ in CODED)
+        self._of_event = tuple(name for name in work.fields if name not in index)
+
+    def evaluated(
+        self, given: Chunk, strings: StringTable, counted: Mapping[str, pa.Array] | None = None
+    ) -> tuple[Chunk, Bools, Refusals]:
+        """Rows of the schema `made`, those that do not pass as well; who passes; who is refused. `counted`: columns beside fields,
+        opcode and flags."""
+        made = given if self._passes_all else self._laid_out(given)
+        if (passes := self._few.passing(given, made)) is not None:
+            return made, passes, NOTHING_REFUSED
+
+        def columns(begin: int, end: int) -> dict[str, pa.Array]:
+            beside = {name: column.slice(begin, end - begin) for name, column in (counted or {}).items()}
+            return self._columns(given.between(begin, end), strings) | beside
+
+        pieces = text_pieces(given.lanes, self._texts, strings)
+        passes, refused = evaluate_pieces(self.work, pieces, columns, made, self._made, strings)
+        return made, passes, refused
+
+    def _columns(self, chunk: Chunk, strings: StringTable) -> dict[str, pa.Array]:
+        columns = event_columns(self._of_event, self._given, chunk.opcode, chunk.flags) if self._of_event else {}
+        for name, i, type_ in self._read:
+            columns[name] = to_arrow(chunk.lanes[:, i], chunk.valid[:, i], type_, strings)
+        return columns
+
+    def _laid_out(self, chunk: Chunk) -> Chunk:
+        """Rows of the schema `made`, nothing computed yet."""
+        lanes = np.empty((len(chunk), len(self._made)), np.int64)
+        valid = np.empty((len(chunk), len(self._made)), np.bool_)
+        pick_columns(chunk.lanes, chunk.valid, self._picks, lanes, valid)
+        return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes, valid, chunk.is_whole)

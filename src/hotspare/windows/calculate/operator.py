@@ -6,15 +6,33 @@ values of an update are a new observation. Published events are resolved against
 every row is an insert of a key of its own.
 
 An output is converted to its field's type by dropping the fraction. What does not fit is null, and a bad event says so.
+
+Definitions, which an independent program can follow bit for bit in IEEE double arithmetic, without fused operations:
+
+- The window of an observation is it and the `length - 1` observations before it. A null or NaN observation takes its place in the
+  window, but does not count except in nMissOut.
+- Without a length, sumOut and ussOut add the values, or their squares, from the oldest to the newest, beginning with 0, and cssOut
+  follows from Welford's recurrence, which carries a mean m and a sum c on by a value v as the count becomes n: d = v - m,
+  m += d / n, c += d * (v - m).
+- With a length, observations are counted in blocks of `length` from the first one on, missing ones too. A window that ends within a
+  block is a beginning of it, behind an end of the block before. sumOut and ussOut of the beginning are added from its oldest value
+  to its newest, those of the end from its newest to its oldest, each beginning with 0; then end + beginning. c of each follows from
+  the same recurrence, in the same directions; cssOut is c of the end + c of the beginning + d * d * (e * b / (e + b)), where e and
+  b are how many values each has, and d is m of the beginning - m of the end; where one has no values it is c of the other.
+- meanOut = sumOut / nOut; varOut = cssOut / (nOut - 1); stdOut = sqrt(varOut); stderrOut = stdOut / sqrt(nOut);
+  cvOut = 100 * stdOut / meanOut. What is not defined (no observation, nOut - 1 = 0, a mean of 0, infinities that cancel) is null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import cast
 
 import numpy as np
 
+from hotspare.base.errors import SnapshotDamaged
 from hotspare.model.project import IndexType
 from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType
@@ -22,16 +40,21 @@ from hotspare.rows.changelog import Keys, Opcodes
 from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.table.loops.columns import certain_rows, pick_columns
-from hotspare.table.pages import Page
+from hotspare.table.memory import CountsItself
+from hotspare.table.pages import Column, Columns, Page, expect
 from hotspare.table.relation import Relation
 from hotspare.table.strings import StringTable
-from hotspare.windows.calculate.algorithms import SUMMARY_INPUT, SUMMARY_WINDOW_LENGTH
+from hotspare.windows.calculate import loops as k
+from hotspare.windows.calculate.algorithms import SUMMARY_INPUT, SUMMARY_OUTPUTS, SUMMARY_WINDOW_LENGTH
 from hotspare.windows.calculate.declaration import CalculateWindow
-from hotspare.windows.calculate.loops import observed_doubles, observed_whole, write_doubles, write_whole
-from hotspare.windows.calculate.summary import All, Basis, Newest
+from hotspare.windows.calculate.loops import Float64s, observed_doubles, observed_whole, write_doubles, write_whole
 from hotspare.windows.shared.contract import Applied, BadReason, Input, Operator
 from hotspare.windows.shared.keyed import bad_events, refusals, relation_of, resolved_events
 from hotspare.windows.shared.rowwise import GIVEN, ROWS, forgetful, unresolved, whole
+
+_OF_DIFFERENCES = frozenset({"cssOut", "varOut", "stdOut", "stderrOut", "cvOut"})
+_OF_EXTREMES = frozenset({"minOut", "maxOut"})
+
 
 _LIMIT: dict[FieldType, tuple[np.float64, np.float64]] = {
     FieldType.INT32: (np.float64(-(2.0**31) - 1.0), np.float64(2.0**31)),
@@ -118,7 +141,7 @@ class CalculateOperator(Operator):
         pick_columns(given.lanes, given.valid, self._picks, lanes, valid)
         return Chunk(given.rank, given.opcode, given.flags, lanes, valid, given.is_whole)
 
-    def _observe(self, observations: Newest | All, given: Chunk, rows: Int64s) -> Basis:
+    def _observe(self, observations: Newest | All, given: Chunk, rows: Int64s) -> _Basis:
         values, here = np.empty(len(rows), np.float64), np.empty(len(rows), np.bool_)
         if self._observes_double:
             observed_doubles(given.lanes.view(np.float64), given.valid, rows, self._observed, values, here)
@@ -127,7 +150,7 @@ class CalculateOperator(Operator):
         return observations.observe(values, here)
 
     def _write(
-        self, basis: Basis, lanes: Int64s, valid: Bools, at: Int64s, rows: Int64s, given: Chunk, strings: StringTable
+        self, basis: _Basis, lanes: Int64s, valid: Bools, at: Int64s, rows: Int64s, given: Chunk, strings: StringTable
     ) -> BadEvents:
         """Write the mapped statistics to `lanes[at]`; report those that do not fit their field."""
         bad = NO_BAD_EVENTS
@@ -143,3 +166,192 @@ class CalculateOperator(Operator):
                 refused = Refusals.of(rows[unfit[:count]], np.zeros(count, np.int64), [(BadReason.NUMBER_RANGE, message)])
                 bad += bad_events(refused, given, self._entry, strings)
         return bad
+
+
+class Newest(CountsItself):
+    """Observations of the newest `length`. `statistics`: what will be asked of them."""
+
+    def __init__(self, length: int, statistics: Iterable[str] = SUMMARY_OUTPUTS) -> None:
+        self.length = length
+        self.statistics = tuple(statistics)
+        self._shape = _Shape.of(self.statistics)
+        ends = self._shape.room(length + 1, Before.KEPT)
+        ends.least[:], ends.greatest[:] = np.inf, -np.inf
+        values, valid, place = np.zeros(length), np.zeros(length, np.bool_), np.zeros(2, np.int64)
+        self._window = k.SlidingWindow(values, valid, place, ends, _no_observation(), np.zeros(2, np.int64))
+
+    @property
+    def stays_bytes(self) -> int:
+        arrays = (*self._window.ends, *(each for each in self._window if isinstance(each, np.ndarray)))
+        return sum(each.nbytes for each in arrays)
+
+    def observe(self, values: Float64s, valid: Bools) -> _Basis:
+        """Take observations; `values` is 0.0 where not valid."""
+        count = len(values)
+        out, missed = self._shape.room(count, Before.NONE), np.empty(count, np.int64)
+        k.slide(values, valid, self._window, out, missed)
+        return _Basis(out.counted, missed, out.sums, out.squares, out.differences, out.least, out.greatest)
+
+    def _newest(self) -> tuple[Float64s, Bools]:
+        """The last `length - 1` observations, or all that there are, oldest first."""
+        at, window = self._at, self._window
+        before = slice(at + 1, self.length) if window.place[k.HAS_BEFORE] else slice(0, 0)
+        values: Float64s = np.concatenate((window.values[before], window.values[:at]))
+        valid: Bools = np.concatenate((window.valid[before], window.valid[:at]))
+        return values, valid
+
+    @property
+    def _at(self) -> int:
+        return int(self._window.place[k.NEXT])
+
+    def freeze(self) -> Newest:
+        twin = Newest.__new__(Newest)
+        twin.length, twin.statistics, twin._shape = self.length, self.statistics, self._shape
+        window = self._window
+        twin._window = window._replace(values=window.values.copy(), valid=window.valid.copy(), place=window.place.copy())
+        return twin
+
+    def columns(self) -> Columns:
+        values, valid = self._newest()
+        return {"values": Column(values), "valid": Column(valid), "place": Column(np.array([self._at]))}
+
+    def load(self, columns: Columns) -> None:
+        values = expect(columns, "values", np.dtype(np.float64), (-1,)).array
+        count = len(values)
+        if count >= self.length:
+            raise SnapshotDamaged("a page holds more observations than its window is long")
+        valid = expect(columns, "valid", np.dtype(np.bool_), (count,)).array
+        at = int(expect(columns, "place", np.dtype(np.int64), (1,)).array[0])
+        if not 0 <= at <= count or at < count < self.length - 1:
+            raise SnapshotDamaged("a page holds observations that stand nowhere in their window")
+        window = self._window
+        if at < count:
+            window.values[at + 1 :], window.valid[at + 1 :] = values[: count - at], valid[: count - at]
+            k.complete_block(window)
+        self.observe(values[count - at :], valid[count - at :])
+
+
+class All:
+    """Observations since the beginning, as running state."""
+
+    def __init__(self) -> None:
+        self.state = _no_observation()
+        self.counts: Int64s = np.zeros(2, np.int64)
+
+    def observe(self, values: Float64s, valid: Bools) -> _Basis:
+        """Take observations; `values` is 0.0 where not valid."""
+        out = np.empty((len(values), k.RUNNING_WIDTH))
+        counts = np.empty((len(values), 2), np.int64)
+        k.running(values, valid, self.state, self.counts, out, counts)
+        return _Basis(
+            counted=counts[:, k.COUNTED],
+            missed=counts[:, k.MISSED],
+            sums=out[:, k.SUM],
+            squares=out[:, k.SQUARES],
+            differences=out[:, k.DIFFERENCES],
+            least=out[:, k.LEAST],
+            greatest=out[:, k.GREATEST],
+        )
+
+    def freeze(self) -> All:
+        twin = All()
+        twin.state, twin.counts = self.state.copy(), self.counts.copy()
+        return twin
+
+    def columns(self) -> Columns:
+        return {"state": Column(self.state), "counts": Column(self.counts)}
+
+    def load(self, columns: Columns) -> None:
+        self.state = expect(columns, "state", np.dtype(np.float64), (k.RUNNING_WIDTH,)).array.copy()
+        self.counts = expect(columns, "counts", np.dtype(np.int64), (2,)).array.copy()
+
+
+class Before(Enum):
+    """Whether there are entries for what only blocks before need."""
+
+    KEPT = "kept"
+    NONE = "none"
+
+
+_NONE: Float64s = np.empty(0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Which of `windows.calculate.loops.Ends` have entries: 1, or 0 where nobody asks for them."""
+
+    squares: int
+    differences: int
+    extremes: int
+
+    @classmethod
+    def of(cls, statistics: Iterable[str]) -> _Shape:
+        asked = frozenset(statistics)
+        return cls(int("ussOut" in asked), int(bool(asked & _OF_DIFFERENCES)), int(bool(asked & _OF_EXTREMES)))
+
+    def room(self, count: int, before: Before) -> k.Ends:
+        """So many entries each."""
+        means = self.differences if before is Before.KEPT else 0
+        asked = (1, self.squares, means, self.differences, self.extremes, self.extremes)
+        return k.Ends(np.zeros(count, np.int64), *(np.zeros(count) if each else _NONE for each in asked))
+
+
+def _no_observation() -> Float64s:
+    """Returns the running state before the first observation."""
+    state = np.zeros(k.RUNNING_WIDTH)
+    state[k.LEAST], state[k.GREATEST] = np.inf, -np.inf
+    return state
+
+
+@dataclass(slots=True)
+class _Basis:
+    """What the statistics of each of n observations are computed from; empty where nobody asked for it."""
+
+    counted: Int64s
+    missed: Int64s
+    sums: Float64s
+    squares: Float64s
+    differences: Float64s
+    least: Float64s
+    greatest: Float64s
+    memory: dict[str, Float64s] = field(default_factory=dict)
+
+    def statistic(self, name: str) -> Float64s:
+        """One of SUMMARY_OUTPUTS per observation; NaN where it is not defined."""
+        if name not in self.memory:
+            with np.errstate(all="ignore"):  # infinities may meet; what comes of it is null
+                self.memory[name] = _STATISTICS[name](self)
+        return self.memory[name]
+
+
+def _where(defined: Bools, values: Float64s) -> Float64s:
+    return np.where(defined, values, np.nan)
+
+
+def _mean(b: _Basis) -> Float64s:
+    return _where(b.counted > 0, b.sums / np.maximum(b.counted, 1))
+
+
+def _var(b: _Basis) -> Float64s:
+    return _where(b.counted > 1, b.statistic("cssOut") / np.maximum(b.counted - 1, 1))
+
+
+def _cv(b: _Basis) -> Float64s:
+    mean = b.statistic("meanOut")
+    return _where(mean != 0.0, 100.0 * b.statistic("stdOut") / np.where(mean == 0.0, 1.0, mean))
+
+
+_STATISTICS: dict[str, Callable[[_Basis], Float64s]] = {
+    "nOut": lambda b: b.counted.astype(np.float64),
+    "nMissOut": lambda b: b.missed.astype(np.float64),
+    "minOut": lambda b: _where(b.counted > 0, b.least),
+    "maxOut": lambda b: _where(b.counted > 0, b.greatest),
+    "sumOut": lambda b: _where(b.counted > 0, b.sums),
+    "meanOut": _mean,
+    "stdOut": lambda b: np.sqrt(b.statistic("varOut")),
+    "varOut": _var,
+    "stderrOut": lambda b: b.statistic("stdOut") / np.sqrt(np.maximum(b.counted, 1)),
+    "cvOut": _cv,
+    "ussOut": lambda b: _where(b.counted > 0, b.squares),
+    "cssOut": lambda b: _where(b.counted > 0, b.differences),
+}

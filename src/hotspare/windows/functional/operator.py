@@ -1,7 +1,15 @@
 """Functional window (SPEC A25): functions of an event, one event for each or as many as its loops make.
 
-A window of one input, without loops, generate and opcode, and of its key, makes one event of each (`rowwise`); any other is
-`generating`.
+A window of one input, without loops, generate and opcode, and of its key, makes one event of each (`RowWindow`). Any other makes
+any number (`_GeneratingWindow`):
+
+    published events ─► given: input rows ─► all events of the new and of the old values ─► rows: what was put out
+
+An insert inserts the events that come of it. An update upserts those of the new values and deletes those that came of the old
+values and of the new ones no more. A delete deletes those of its row. With an opcode function the event itself says what its
+events do; old values and deletes then say nothing. The index of what was put out makes a changelog of a relation of that, and
+gives deletes the values that went out. Several inputs are taken in the order (rank, input). Each has its own fields: what an input
+does not have is null. An event on which anything fails is a bad event as a whole: none of its events comes out.
 
 eventCounter() counts the events that came to this window, deletes not, 1, 2, 3 ...; rows that become bad events are counted too,
 but for published ones that the index refuses. The count is state, so it goes on after a restore (SPEC Z8). A delete goes out with
@@ -10,20 +18,77 @@ the count that was put out for its row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from typing import NamedTuple, cast
 
-from hotspare.expressions.programs import compile_program
+import numpy as np
+import pyarrow as pa
+
+from hotspare.base.errors import Mistake, ProjectError
+from hotspare.expressions.compiled import EVENT_FIELDS
+from hotspare.expressions.programs import CompiledProgram, ComputedEvents, compile_program, run_program
+from hotspare.model.events import OPCODE_WORDS, Opcode
+from hotspare.model.project import IndexType
 from hotspare.model.resolved import ResolvedWindow
-from hotspare.rows.chunk import Chunk, Timeline
-from hotspare.table.pages import Page
+from hotspare.rows.bad_reasons import BadReason
+from hotspare.rows.changelog import INSERTS, PUBLISHED, RELATION, Changelog, Keys, Opcodes
+from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s
+from hotspare.rows.elementwise import cut_texts
+from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.table.lanes import to_lanes
+from hotspare.table.pages import Column, Columns, Page
+from hotspare.table.relation import Change, Relation
 from hotspare.table.strings import StringTable
 from hotspare.windows.functional.declaration import FunctionalWindow
-from hotspare.windows.functional.generating import GeneratingWindow
 from hotspare.windows.shared.contract import Applied, Input, Operator
 from hotspare.windows.shared.expressions import assignments_of
-from hotspare.windows.shared.rowwise import RowWindow
-from hotspare.windows.shared.stateless import Admission, Projection, Work
+from hotspare.windows.shared.keyed import bad_events, refusals, relation_of, resolved_events
+from hotspare.windows.shared.rowwise import (
+    BESIDE_FIELDS,
+    GIVEN,
+    ROWS,
+    RowWindow,
+    begin_counting,
+    beside_fields,
+    counter_parts,
+    field_columns,
+    forgetful,
+    read_of,
+    unresolved,
+    whole,
+)
+from hotspare.windows.shared.stateless import OF_EVENT, Admission, Projection, Work, deletes, event_columns, reported
+
+_OPCODES = {word: opcode for word, opcode in OPCODE_WORDS.items() if opcode is not Opcode.UPDATE_BLOCK} | {"s": Opcode.SAFE_DELETE}
+_UNSAID = 0
+
+
+_NO_OPCODE = "the opcode function gives no opcode: insert, update, upsert, delete or safedelete"
+_OF_ROW = np.array(
+    [
+        {Opcode.UPDATE_BLOCK: Opcode.UPSERT, Opcode.DELETE: Opcode.SAFE_DELETE}.get(Opcode(i), Opcode(i)) if i else 0
+        for i in range(max(Opcode) + 1)
+    ],
+    np.uint8,
+)
+"""By the opcode of a resolved event what its events ask the index for. A delete of what never came out is no mistake."""
+_PASSED = np.array(
+    [
+        {Opcode.UPSERT: Opcode.INSERT, Opcode.SAFE_DELETE: Opcode.DELETE}.get(Opcode(i), Opcode(i)) if i else 0
+        for i in range(max(Opcode) + 1)
+    ],
+    np.uint8,
+)
+"""What becomes of it where there is no index: who is behind gets what came and what went."""
+
+
+_PENDING = "pending"
+"""Part of the page: what is not put out yet."""
+_ROWS_AT_ONCE = 256
+"""About so many input rows are taken apart at a time."""
 
 
 class FunctionalOperator(Operator):
@@ -34,9 +99,9 @@ class FunctionalOperator(Operator):
             compile_program(declared.program, given.schema, window.schema, str(window.id), source.window)
             for given, (source, _) in zip(inputs, window.inputs, strict=True)
         ]
-        self._made: GeneratingWindow | RowWindow
+        self._made: _GeneratingWindow | RowWindow
         if len(inputs) > 1 or declared.generates(inputs[0].schema):
-            self._made = GeneratingWindow(window, inputs, programs)
+            self._made = _GeneratingWindow(window, inputs, programs)
         else:
             given = inputs[0].schema
             work = Projection(assignments_of(window, given, programs[0]), given, window.schema.names)
@@ -55,3 +120,327 @@ class FunctionalOperator(Operator):
 
     def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
         return self._made.apply(page, inputs, timeline, strings)
+
+
+class _GeneratingWindow(Operator):
+    def __init__(self, window: ResolvedWindow, inputs: Sequence[Input], programs: Sequence[CompiledProgram]) -> None:
+        """`programs`: one for each input."""
+        super().__init__(window, inputs)
+        self._takers = [_Taker(window, given, program) for given, program in zip(self.inputs, programs, strict=True)]
+        self._is_keyed = window.window.index is not IndexType.EMPTY
+        self._says_opcode = programs[0].opcode is not None
+        self._beside = tuple(dict.fromkeys(name for taker in self._takers for name in taker.beside))
+        self.leaving = self._leaving()
+
+    def _leaving(self) -> Changelog:
+        inserts_only = all(taker.resolved.opcodes is Opcodes.INSERTS for taker in self._takers)
+        if self._is_keyed:
+            return INSERTS.indexed() if inserts_only and not self._says_opcode else RELATION
+        if self._says_opcode:
+            return PUBLISHED
+        return INSERTS if inserts_only else Changelog(Opcodes.RESOLVED, Keys.ANY)
+
+    @property
+    def in_head(self) -> None:
+        return None
+
+    def open(self) -> Page:
+        page = Page({_PENDING: _UnsentEvents(), **counter_parts(self._beside)})
+        if self._is_keyed:
+            for number, given in enumerate(self.inputs):
+                if given.changelog.opcodes is Opcodes.PUBLISHED:
+                    page.parts[_index_of(number)] = relation_of(given.schema, given=given.changelog)
+            page.parts[ROWS] = relation_of(self.schema, given=PUBLISHED)
+        return page
+
+    def divide(self, page: Page, shard: int) -> None:
+        begin_counting(self._beside, page, shard)
+
+    def apply(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> Applied:
+        pending = cast(_UnsentEvents, page.parts[_PENDING])
+        if any(map(len, inputs)):
+            chunks = [self._resolved(page, number, chunk, timeline, strings) for number, chunk in enumerate(inputs)]
+            numbers = _beside(self._beside, page, chunks, timeline)
+            pending.given = [_Given(chunk, beside) for chunk, beside in zip(chunks, numbers, strict=True)]
+        room = 3 * sum(map(len, inputs)) + timeline.extra_rows_max
+        made: list[Chunk] = []
+        while room > 0 and pending.until is not None:
+            if pending.asked is None:
+                self._take_apart(pending, strings)
+                continue
+            part, pending.asked = pending.asked.split(max(room // 2, 1))
+            made.append(self._put_out(page, part, timeline, strings, pending))
+            room -= len(part.chunk) * 2
+        return Applied(_joined(made, len(self.schema)), _bad_before(pending), pending.until)
+
+    def _resolved(self, page: Page, number: int, chunk: Chunk, timeline: Timeline, strings: StringTable) -> Chunk:
+        index = page.parts.get(_index_of(number))
+        if index is not None and len(chunk):
+            chunk, refused = resolved_events(index, chunk, timeline, self.inputs[number].schema, strings)
+            cast(_UnsentEvents, page.parts[_PENDING]).bad += refused
+        return whole(chunk)
+
+    def _take_apart(self, pending: _UnsentEvents, strings: StringTable) -> None:
+        """Some of the input rows; those of one rank stay together."""
+        ranks = np.sort(np.concatenate([each.chunk.rank[:_ROWS_AT_ONCE] for each in pending.given]))
+        until = int(ranks[min(_ROWS_AT_ONCE, len(ranks)) - 1]) + 1
+        now, pending.given = (list(each) for each in zip(*(given.before(until) for given in pending.given), strict=True))
+        taken = [taker.take(each.chunk, each.beside, strings) for taker, each in zip(self._takers, now, strict=True)]
+        for each in taken:
+            pending.bad += each.bad
+        side = np.concatenate([np.full(len(each.row), number) for number, each in enumerate(taken)])
+        row = np.concatenate([each.row for each in taken])
+        if not len(row):
+            return
+        chunk = reduce(Chunk.joined, (each.chunk for each in taken))
+        order = np.argsort(chunk.rank, kind="stable")
+        pending.asked = _Asked(chunk.taken(order), side[order], row[order], [each.chunk for each in now])
+
+    def _put_out(self, page: Page, part: _Asked, timeline: Timeline, strings: StringTable, pending: _UnsentEvents) -> Chunk:
+        chunk = part.chunk
+        if not self._is_keyed:
+            opcode = chunk.opcode if self._says_opcode else _PASSED[chunk.opcode]
+            return Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid, is_whole=True)
+        change: Change = cast(Relation, page.parts[ROWS]).change(chunk, timeline)
+        for number in np.unique(part.side[change.refused_row]).tolist():
+            mine = np.flatnonzero(part.side[change.refused_row] == number)
+            of = part.given[number].taken(part.row[change.refused_row[mine]])
+            rows = Chunk(chunk.rank[change.refused_row[mine]], of.opcode, of.flags, of.lanes, of.valid)
+            refused = change._replace(refused_row=np.arange(len(mine)), refused_why=change.refused_why[mine])
+            pending.bad += refusals(refused, rows, self.inputs[number].schema, strings)
+        return change.chunk
+
+
+class _UnsentEvents:
+    """Input rows that are not taken apart yet, and events that the index was not asked for yet: nothing between batches."""
+
+    def __init__(self) -> None:
+        self.given: list[_Given] = []
+        self.asked: _Asked | None = None
+        self.bad = NO_BAD_EVENTS
+
+    @property
+    def until(self) -> int | None:
+        """The rank of which outputs are still to come; None: nothing is."""
+        if self.asked is not None:
+            return int(self.asked.chunk.rank[0])
+        return min((int(each.chunk.rank[0]) for each in self.given if len(each.chunk)), default=None)
+
+    def freeze(self) -> _UnsentEvents:
+        assert self.until is None
+        return _UnsentEvents()
+
+    def columns(self) -> Columns:
+        return {"nothing": Column(np.zeros(0, np.int64))}
+
+    def load(self, columns: Columns) -> None:
+        return
+
+
+@dataclass(slots=True)
+class _Given:
+    """Rows of one input that are not taken apart yet, with the columns of what is counted."""
+
+    chunk: Chunk
+    beside: Mapping[str, pa.Array]
+
+    def before(self, rank: int) -> tuple[_Given, _Given]:
+        """Those of lower ranks, and the rest."""
+        count = int(np.searchsorted(self.chunk.rank, rank))
+        first = {name: column.slice(0, count) for name, column in self.beside.items()}
+        rest = {name: column.slice(count) for name, column in self.beside.items()}
+        return _Given(self.chunk.between(0, count), first), _Given(self.chunk.since(count), rest)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What the index is asked for: of each event the input that it comes of, and its row among those of `given`."""
+
+    chunk: Chunk
+    side: Int64s
+    row: Int64s
+    given: list[Chunk]
+
+    def split(self, count: int) -> tuple[_Asked, _Asked | None]:
+        """The first so many, and the rest."""
+        first = _Asked(self.chunk.between(0, count), self.side[:count], self.row[:count], self.given)
+        if count >= len(self.chunk):
+            return first, None
+        return first, _Asked(self.chunk.since(count), self.side[count:], self.row[count:], self.given)
+
+
+def _index_of(number: int) -> str:
+    """The part of the page that resolves what comes by an input."""
+    return GIVEN if number == 0 else f"{GIVEN}{number}"
+
+
+def _beside(names: Sequence[str], page: Page, chunks: Sequence[Chunk], timeline: Timeline) -> list[dict[str, pa.Array]]:
+    """What stands beside fields, for the rows of each input: counted in the order (rank, input)."""
+    if len(chunks) == 1 or not names:
+        return [beside_fields(names, page, chunks[0], timeline), *({} for _ in chunks[1:])]
+    rank, opcode = (np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in ("rank", "opcode"))
+    order = np.argsort(rank, kind="stable")
+    nothing = np.empty((len(rank), 0))
+    together = Chunk(rank[order], opcode[order], opcode[order], nothing.astype(np.int64), nothing.astype(np.bool_))
+    columns = beside_fields(names, page, together, timeline)
+    back = np.argsort(order, kind="stable")
+    ends = np.cumsum([0, *map(len, chunks)])
+    places = [pa.array(back[begin:end]) for begin, end in pairwise(ends)]
+    return [{name: column.take(place) for name, column in columns.items()} for place in places]
+
+
+def _bad_before(pending: _UnsentEvents) -> BadEvents:
+    """By rank, those of which nothing before can come any more."""
+    bad, until = pending.bad.by_rank(), pending.until
+    count = len(bad) if until is None else int(np.searchsorted(bad.rank, until))
+    pending.bad = bad.slice(count, len(bad)) if count < len(bad) else NO_BAD_EVENTS
+    return bad.slice(0, count) if count else NO_BAD_EVENTS
+
+
+def _joined(chunks: Sequence[Chunk], width: int) -> Chunk:
+    if not chunks:
+        return Chunk.empty(width)
+    if len(chunks) == 1:
+        return chunks[0]
+    made = reduce(Chunk.joined, chunks)
+    return Chunk(made.rank, made.opcode, made.flags, made.lanes, made.valid, is_whole=True)
+
+
+class _TakenApart(NamedTuple):
+    """What the index is asked for, rising by rank; the input row that each event comes of; and the rows that are bad."""
+
+    chunk: Chunk
+    row: Int64s
+    bad: BadEvents
+
+
+class _Taker:
+    """Takes the rows of one input apart."""
+
+    def __init__(self, window: ResolvedWindow, given: Input, program: CompiledProgram) -> None:
+        self.given = given
+        self.program = program
+        self.schema = window.schema
+        self._is_keyed = window.window.index is not IndexType.EMPTY
+        names = given.schema.index
+        self._read = read_of(given.schema, (*program.fields, *(n for n in self.schema.names if n in names)))
+        self._of_event = tuple(n for n in program.fields if n in EVENT_FIELDS and n not in names)
+        self.beside = tuple(name for name in program.fields if name in BESIDE_FIELDS)
+        self._keys = self.schema.key_indexes
+        self._text_bytes_max = window.window.text_bytes_max
+        log = given.changelog
+        if not self._is_keyed and log.opcodes is Opcodes.PUBLISHED:
+            raise unresolved(window)
+        self.resolved = log.computed_from() if self._is_keyed else log
+        if self.resolved.opcodes is not Opcodes.INSERTS and program.opcode is None:
+            self._check_repeatable(window)
+
+    def _check_repeatable(self, window: ResolvedWindow) -> None:
+        """The events of old values have to be found again."""
+        if not self._is_keyed and any(name in OF_EVENT and name not in self.given.schema.index for name in self.program.fields):
+            raise forgetful(window, "computes from the event itself", "compute from fields alone")
+        of_event = {name for name in OF_EVENT if name not in self.given.schema.index}
+        for where, reads in self._what_makes_keys():
+            if of_event & reads:
+                message = (
+                    f"window {window.id} computes {where} from what an event is, not from its fields, and "
+                    "rows are updated and deleted: "
+                    "what was put out for a row cannot be found again"
+                )
+                hint = "compute keys from fields alone, make the source insert-only, or give the window an opcode"
+                raise ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])
+
+    def _what_makes_keys(self) -> list[tuple[str, set[str]]]:
+        """What decides which events there are and their keys, with all that it reads."""
+        keys = {self.schema.fields[i].name for i in self._keys}
+        found: list[tuple[str, set[str]]] = []
+        for steps, what in ((self.program.own, "a key"), *((loop.steps, "a key of a loop") for loop in self.program.loops)):
+            found += [(what, _reads(self.program, step.expression.fields)) for step in steps.outputs if step.name in keys]
+        found += [("the elements of a loop", _reads(self.program, loop.items.fields)) for loop in self.program.loops]
+        if self.program.generate is not None:
+            found.append(("generate", _reads(self.program, self.program.generate.fields)))
+        return found
+
+    def take(self, now: Chunk, beside: Mapping[str, pa.Array], strings: StringTable) -> _TakenApart:
+        """Of whole rows, the two of an update block together; `beside`: columns of what is counted."""
+        columns = event_columns(self._of_event, self.given.schema, now.opcode, now.flags) | field_columns(self._read, now, strings)
+        ran = run_program(self.program, columns | dict(beside), len(now), self.schema)
+        refused = reported([failures for failures in ran.failed if len(failures)], now.opcode)
+        failed = np.zeros(len(now), np.bool_)
+        for failures in ran.failed:
+            failed[failures.rows] = True
+        opcode, wrong = _opcodes(ran.opcode, len(now))
+        wrong &= ~failed & ~deletes(now.opcode)
+        said = Refusals.of(np.flatnonzero(wrong), np.zeros(int(wrong.sum()), np.int64), [(str(BadReason.OPCODE), _NO_OPCODE)])
+        bad = bad_events(refused, now, self.given.schema, strings) + bad_events(said, now, self.given.schema, strings)
+        chunk, row = self._asked(now, ran.made, opcode, failed | wrong, strings)
+        return _TakenApart(chunk, row, bad)
+
+    def _asked(self, now: Chunk, made: ComputedEvents, opcode: UInt8s, failed: Bools, strings: StringTable) -> tuple[Chunk, Int64s]:
+        """What the index is asked for: of each row what it says, old values after the new ones."""
+        values = [cut_texts(made.values[f.name], self._text_bytes_max) for f in self.schema.fields]
+        lanes, valid = to_lanes(values, self.schema, strings)
+        is_old = np.zeros(len(now), np.bool_)
+        blocks = np.flatnonzero(now.opcode == Opcode.UPDATE_BLOCK)
+        is_old[blocks + 1] = True
+        if self.program.opcode is not None:
+            keeps = ~(failed | is_old | deletes(now.opcode))[made.row]
+            said = opcode[made.row]
+            asked = np.where(said == _UNSAID, _OF_ROW[now.opcode[made.row]], said)
+        else:
+            keeps = ~failed[made.row]
+            asked = _OF_ROW[now.opcode[made.row]]
+            keeps &= ~self._stays(made, lanes, valid, is_old, failed)
+        rows = np.flatnonzero(keeps)
+        row = made.row[rows]
+        chunk = Chunk(
+            now.rank[row], asked[rows].astype(np.uint8), now.flags[row], lanes.take(rows, axis=0), valid.take(rows, axis=0)
+        )
+        return chunk, row
+
+    def _stays(self, made: ComputedEvents, lanes: Int64s, valid: Bools, is_old: Bools, failed: Bools) -> Bools:
+        """Events of old values whose key the new values have, too."""
+        old = is_old[made.row]
+        stays = np.zeros(len(old), np.bool_)
+        if not self._is_keyed or not old.any():
+            return stays
+        block = made.row - old
+        fresh = ~old & ~failed[made.row]
+        told = np.column_stack([block, *(lanes[:, i] for i in self._keys), *(valid[:, i].astype(np.int64) for i in self._keys)])
+        _, number = np.unique(told, axis=0, return_inverse=True)
+        number = number.ravel()
+        new_ones = np.zeros(number.max(initial=0) + 1, np.bool_)
+        new_ones[number[fresh]] = True
+        found: Bools = old & new_ones[number]
+        return found
+
+
+def _reads(program: CompiledProgram, names: Sequence[str]) -> set[str]:
+    """All that these names are made of."""
+    steps = {
+        step.name: step.expression.fields for each in (program.own, *(loop.steps for loop in program.loops)) for step in each.all
+    }
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            if name not in program.given:
+                waiting += steps.get(name, ())
+    return found
+
+
+def _opcodes(texts: pa.Array | None, count: int) -> tuple[UInt8s, Bools]:
+    """The opcode that each text says, _UNSAID where it is null; and where it says none."""
+    said = np.full(count, _UNSAID, np.uint8)
+    wrong = np.zeros(count, np.bool_)
+    if texts is None:
+        return said, wrong
+    known = {text: _OPCODES.get(text.strip().lower()) for text in texts.unique().to_pylist() if text is not None}
+    for row, text in enumerate(texts.to_pylist()):
+        if text is not None:
+            opcode = known[text]
+            wrong[row] = opcode is None
+            said[row] = _UNSAID if opcode is None else opcode
+    return said, wrong

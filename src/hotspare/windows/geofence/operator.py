@@ -34,7 +34,7 @@ from hotspare.table.multi_index import MultiIndex
 from hotspare.table.pages import Counters, Page, Pending
 from hotspare.table.relation import Relation, Shape
 from hotspare.table.strings import StringTable
-from hotspare.windows.geofence import geometry_index as g
+from hotspare.windows.geofence import geometry as g
 from hotspare.windows.geofence.declaration import (
     Coordinates,
     DistanceTo,

@@ -3,7 +3,10 @@
 Each pattern names events of interest, a logic over them, and what a match puts out. An event of interest is a condition on events
 of one input. A name in it that is no field is a variable: `v == field` binds it the first time, and asks for the same value from
 then on. What comes out are inserts, with a key that the window makes: 0, 1, 2 ..., or the look of a GUID where the key is a
-string."""
+string.
+
+Events of interest may also be functions of user code. In ESP XML `<lua-events>` or `<python-events>` then stand in place of
+`<events>`, and `<code output="...">` in place of `<output>`."""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hotspare.model.code import Script
+from hotspare.model import scripts
+from hotspare.model.code import LANGUAGES, Language, Script
 from hotspare.model.frontends.esp_xml.elements import DIALECT, PATTERN_AFTER_MATCH, ElementShape, shape, window_shape
 from hotspare.model.frontends.esp_xml.values import EspValues
 from hotspare.model.frontends.esp_xml.written import Xml, expression
@@ -26,7 +30,6 @@ from hotspare.model.project import Dialect, Expression, Window
 from hotspare.model.scripts import XML_ATTRIBUTES, XML_IDLE
 from hotspare.model.types import Schema
 from hotspare.model.window_type import Carried, Computed, Given, Inputs, Memory, Remembered, Use, WindowType
-from hotspare.windows.pattern import scripts as pattern_scripts
 from hotspare.windows.pattern.logic import certain_events, limits_in, open_us_max
 from hotspare.windows.pattern.patterns import (
     ACTIVITIES,
@@ -41,6 +44,20 @@ from hotspare.windows.pattern.patterns import (
     check_pattern,
     check_times,
 )
+
+_OUTPUT = "output"
+"""The function that is called where a project names none."""
+_CODE_KEYS = ("code", "code-file", "modules", "init", "transient", "steps-max", "state-bytes-max")
+_SCRIPT_KEYS = ("language", _OUTPUT, *_CODE_KEYS)
+_EVENT_ELEMENTS = {f"{language.value}-events": language for language in Language}
+_SCRIPT_CHILDREN = f"{' '.join(_EVENT_ELEMENTS)} code"
+_SCRIPT_ELEMENTS: Mapping[str, ElementShape] = {
+    **{tag: shape(children="event") for tag in _EVENT_ELEMENTS},
+    **{f"{tag}/event": shape("name source func") for tag in _EVENT_ELEMENTS},
+    "code": shape(_OUTPUT),
+    "use": scripts.XML_ELEMENTS["use"],
+}
+_SCRIPT_TEXTS = frozenset({"code"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +94,7 @@ class PatternType(WindowType[PatternWindow]):
         "patterns": shape(children="pattern"),
         "pattern": shape(
             f"name index active {PATTERN_AFTER_MATCH} {XML_ATTRIBUTES}",
-            f"events logic output timefields {pattern_scripts.XML_CHILDREN}",
+            f"events logic output timefields {_SCRIPT_CHILDREN}",
             idle=XML_IDLE,
         ),
         "events": shape(children="event"),
@@ -88,9 +105,9 @@ class PatternType(WindowType[PatternWindow]):
         "field-selection": shape("name node"),
         "timefields": shape(children="timefield"),
         "timefield": shape("field source"),
-        **pattern_scripts.XML_ELEMENTS,
+        **_SCRIPT_ELEMENTS,
     }
-    xml_texts = pattern_scripts.XML_TEXTS | {"event", "logic", "field-expr"}
+    xml_texts = _SCRIPT_TEXTS | {"event", "logic", "field-expr"}
     example = """
 windows:
   trades: {type: source, index: empty, opcodes: insert-only, schema: "id*:int64,user:string,price:double,at:stamp"}
@@ -295,9 +312,9 @@ def _yaml_activity(values: YamlValues, node: Entries) -> Activity:
 
 
 def _yaml_pattern(values: YamlValues, name: str, node: Entries, common: Mapping[str, Any]) -> WindowPattern:
-    keys = ("events", "logic", "outputs", "index", "timefields", "after_match", "active", *pattern_scripts.YAML_KEYS)
+    keys = ("events", "logic", "outputs", "index", "timefields", "after_match", "active", *_SCRIPT_KEYS)
     values.known(node, keys, f"pattern {name}")
-    script, events = pattern_scripts.script_from_yaml(values, node), []
+    script, events = _script_from_yaml(values, node), []
     for event, each in _mappings(values, node, "events").items():
         values.known(each, ("source", "condition" if script is None else "function"), f"event {event}")
         condition = values.expression(each.values["condition"], "condition") if "condition" in each.values else None
@@ -354,7 +371,7 @@ def _yaml_written(pattern: WindowPattern, writer: YamlWriter) -> Written:
             outputs[output.target] = f"{output.event}.{output.field_name}"
     written: Written = {"events": events, "logic": pattern.logic}
     if pattern.script is not None:
-        written |= pattern_scripts.script_to_yaml(pattern.script)
+        written |= _script_to_yaml(pattern.script)
     if outputs or pattern.script is None:
         written["outputs"] = outputs
     if pattern.partition:
@@ -381,8 +398,8 @@ def _xml_after_match(values: EspValues, element: Any) -> AfterMatch:
 
 def _xml_pattern(values: EspValues, number: int, element: Any, schema: Schema | None) -> WindowPattern:
     tree = values.tree
-    script = pattern_scripts.script_from_xml(values, element)
-    events = pattern_scripts.events_from_xml(values, element)
+    script = _script_from_xml(values, element)
+    events = _events_from_xml(values, element)
     for each in values.listed(element, "events/event"):
         condition = values.expression(each)
         name, source = values.attribute(each, "name"), values.attribute(each, "source")
@@ -426,9 +443,9 @@ def _xml_outputs(values: EspValues, element: Any, schema: Schema | None) -> Iter
 def _xml_written(pattern: WindowPattern) -> Xml:
     logic, attributes = Xml("logic", pattern.logic), {"name": pattern.name}
     if pattern.script is not None:
-        written = pattern_scripts.script_to_xml(pattern.script)
+        written = _script_to_xml(pattern.script)
         attributes |= written.attributes
-        children = [pattern_scripts.events_to_xml(pattern.script, pattern.events), logic, *written.children]
+        children = [_events_to_xml(pattern.script, pattern.events), logic, *written.children]
     else:
         children = [_xml_events(pattern), logic, _xml_output(pattern)]
     if pattern.time_fields:
@@ -462,3 +479,71 @@ def _xml_output(pattern: WindowPattern) -> Xml:
         for output in pattern.outputs
     ]
     return Xml("output", children=tuple(outputs))
+
+
+def _script_from_yaml(values: YamlValues, node: Entries) -> Script | None:
+    if "code" not in node.values and "code-file" not in node.values:
+        for key in _SCRIPT_KEYS:
+            if key in node.values:
+                values.found.add(node.places[key], f"{key} of a pattern needs code", "leave it out, or add code")
+        return None
+    language = values.option(node, "language", LANGUAGES, "language:", Language.LUA)
+    return scripts.script_from_yaml(values, node, language, values.text(node, _OUTPUT).strip() or _OUTPUT)
+
+
+def _script_to_yaml(script: Script) -> Written:
+    language: Written = {} if script.language is Language.LUA else {"language": script.language.value}
+    output: Written = {} if script.function == _OUTPUT else {_OUTPUT: script.function}
+    return {**language, **output, **scripts.script_to_yaml(script)}
+
+
+def _script_from_xml(values: EspValues, element: Any) -> Script | None:
+    """`element`: that of the pattern."""
+    languages = [language for tag, language in _EVENT_ELEMENTS.items() if values.tree.children(element, tag)]
+    codes = values.tree.children(element, "code")
+    if not languages:
+        scripts.refuse_without_code(values, element, ())
+        return None
+    place = values.tree.place(element)
+    if len(languages) > 1:
+        values.found.add(place, "a pattern has events of interest in two languages", "write two patterns")
+    for tag in ("events", _OUTPUT):
+        if values.tree.children(element, tag):
+            values.found.add(place, f"<pattern> has <{tag}> beside events of interest in code", "leave one of them out")
+    function = values.attribute(codes[0], _OUTPUT) if codes else ""
+    return scripts.script_from_xml(values, element, languages[0], function or _OUTPUT)
+
+
+def _script_to_xml(script: Script) -> Xml:
+    """Attributes and children of the pattern."""
+    written = scripts.script_to_xml(script)
+    children = [Xml(each.tag, each.text, {_OUTPUT: script.function}, each.children) for each in written.children]
+    return Xml("", attributes=written.attributes, children=tuple(children))
+
+
+def _events_from_xml(values: EspValues, element: Any) -> list[EventOfInterest]:
+    """Of a pattern with code. The source of an event follows from the edges where the window has one input."""
+    events = []
+    for tag in _EVENT_ELEMENTS:
+        for each in values.listed(element, f"{tag}/event"):
+            condition = values.expression(each)
+            source = values.attribute(each, "source") or _only_source(element)
+            name, function = values.attribute(each, "name"), values.attribute(each, "func")
+            events.append(EventOfInterest(name, source, condition if condition.text else None, function, values.tree.place(each)))
+    return events
+
+
+def _events_to_xml(script: Script, events: Sequence[EventOfInterest]) -> Xml:
+    tag = next(tag for tag, language in _EVENT_ELEMENTS.items() if language is script.language)
+    listed = [Xml("event", attributes={"name": e.name, "source": e.source, "func": e.function}) for e in events]
+    return Xml(tag, children=tuple(listed))
+
+
+def _only_source(pattern: Any) -> str:
+    """The one input of the pattern's window as the edges of its query say; "" where there are several, or none."""
+    window = pattern.getparent().getparent()
+    query = next((each for each in window.iterancestors() if each.tag == "contquery"), None)
+    edges = query.iterfind("edges/edge") if query is not None else ()
+    targets = [edge for edge in edges if window.get("name") in (edge.get("target") or "").split()]
+    sources = dict.fromkeys(name for edge in targets for name in (edge.get("source") or "").split())
+    return next(iter(sources)) if len(sources) == 1 else ""

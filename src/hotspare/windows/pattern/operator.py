@@ -36,7 +36,7 @@ from hotspare.table.loops.slots import NEVER, UNSET
 from hotspare.table.multi_index import MultiIndex
 from hotspare.table.pages import Columns, Counters, Page, Part
 from hotspare.table.strings import StringTable
-from hotspare.windows.pattern.calls import MATCHES, PatternCalls
+from hotspare.windows.pattern.code import MATCHES, PatternCalls
 from hotspare.windows.pattern.columns import EventColumns, OrderedEvents, mirrored
 from hotspare.windows.pattern.declaration import PatternWindow
 from hotspare.windows.pattern.loops import pattern_logic as k

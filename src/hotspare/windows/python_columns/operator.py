@@ -1,21 +1,49 @@
-"""Python window over columns (SPEC A36): elementwise, so it does its work in the head or in the core alike."""
+"""Python window over columns (SPEC A36): Arrow arrays in, Arrow arrays out, in the head or in the core alike.
+
+A call gets all rows of a batch. The result of a row must not depend on the others, since batches may be cut anywhere (law Cut); so
+the code gets opaque columns (`row_by_row`). If a call fails, its rows are bisected down to those on which it fails alone. A call
+may not change module variables, because other engines would not have the change.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from hotspare.base.errors import Mistake, ProjectError
+from hotspare.model.code import ModuleUse
 from hotspare.model.code_windows import copied_fields
 from hotspare.model.resolved import ResolvedWindow
+from hotspare.model.types import TIME_TYPES, FieldType, Schema
+from hotspare.rows.bad_reasons import BadReason
+from hotspare.rows.batch import ARROW_TYPE
+from hotspare.rows.chunk import UInt8s, all_true
+from hotspare.rows.elementwise import halved, with_nulls
+from hotspare.rows.refusals import NOTHING_REFUSED, Refusals
 from hotspare.scripting.contract import Calls, ProgramText
+from hotspare.scripting.fields import kind_of
 from hotspare.scripting.programs import compile_program
 from hotspare.scripting.python.instance import place_of_line
-from hotspare.scripting.python.program import CallFailure
-from hotspare.windows.python_columns.columns import ColumnFunction
+from hotspare.scripting.python.meter import PythonLimits
+from hotspare.scripting.python.program import CallFailure, CallTooLarge, Interpreter, PythonText
+from hotspare.scripting.python.row_by_row import SeenColumn, values_of
 from hotspare.windows.python_columns.declaration import PythonColumnsWindow
 from hotspare.windows.shared.contract import Input
 from hotspare.windows.shared.rowwise import RowWindow
+from hotspare.windows.shared.stateless import Evaluation, Work, deletes
+
+_TEXTS = (FieldType.STRING, FieldType.BLOB)
+_UNIFORM = frozenset({bool, int, float, str, bytes})
+"""Types whose values get one Arrow type, whatever they are."""
+
 
 _HINT = "see docs/windows/python.md#over-columns; a window of the type python takes one event at a time, and may do more"
 
@@ -35,3 +63,184 @@ class PythonColumnsOperator(RowWindow):
             message = f"function {declared.script.function} of {text.owner} fails for any events: {failure.text}"
             raise ProjectError(text.name, [Mistake(place, message, _HINT)]) from failure
         super().__init__(window, inputs, function)
+
+
+@dataclass(frozen=True)
+class ColumnFunction(Work):
+    """`function` of the text, called with the columns `used` of events of the schema `given` by name; what it returns by name are
+    the fields of `made` that are not `copied`, or null where it returns none of the name."""
+
+    text: str
+    name: str
+    modules: tuple[tuple[str, str], ...]
+    snippets: tuple[tuple[str, str], ...]
+    function: str
+    used: tuple[str, ...]
+    given: Schema
+    made: Schema
+    copied: frozenset[str]
+    init: str
+    transient: tuple[str, ...]
+    limits: PythonLimits
+
+    @classmethod
+    def of(cls, text: ProgramText, given: Schema, made: Schema, copied: frozenset[str]) -> ColumnFunction:
+        """Of a text that can be loaded."""
+        script = text.script
+        limits = PythonLimits(steps=script.limits.steps_max, kept_bytes=script.limits.state_bytes_max)
+        texts = {use: tuple((each.name, each.code.text) for each in text.modules if each.use is use) for use in ModuleUse}
+        used = script.use.picked(given)
+        return cls(
+            text=script.code.text,
+            name=text.name,
+            modules=texts[ModuleUse.MODULE],
+            snippets=texts[ModuleUse.SNIPPET],
+            function=script.function,
+            used=used,
+            given=given,
+            made=made,
+            copied=copied,
+            init=script.init,
+            transient=script.transient,
+            limits=limits,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.used
+
+    @cached_property
+    def picks(self) -> tuple[int, ...]:
+        return tuple(self.given.index[name] if name in self.copied else -1 for name in self.made.names)
+
+    @cached_property
+    def _free(self) -> list[Interpreter]:
+        """Interpreters that nobody uses now: each thread takes one and brings it back."""
+        return []
+
+    @cached_property
+    def _texts(self) -> tuple[PythonText, Mapping[str, PythonText], Mapping[str, PythonText]]:
+        names = [name for name, _ in self.modules]
+        modules = {name: PythonText.compiled(text, name, names, Calls.WITH_COLUMNS) for name, text in self.modules}
+        snippets = {name: PythonText.compiled(text, f"snippet {name}", names, Calls.WITH_COLUMNS) for name, text in self.snippets}
+        return PythonText.compiled(self.text, self.name, names, Calls.WITH_COLUMNS), modules, snippets
+
+    def opened(self) -> Interpreter:
+        """A fresh one. Unloadable."""
+        main, modules, snippets = self._texts
+        return Interpreter(main, modules, self.limits, snippets, init=self.init, transient=self.transient)
+
+    def check(self) -> None:
+        """Calls the function without rows: which way it goes does not depend on rows. CallFailure if it would fail for any."""
+        columns = {name: pa.nulls(0, ARROW_TYPE[self.given.fields[self.given.index[name]].type]) for name in self.used}
+        self._called(self.opened(), columns, 0, [i for i, pick in enumerate(self.picks) if pick < 0])
+
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        interpreter = self._free.pop() if self._free else self.opened()
+        computed = [i for i, pick in enumerate(self.picks) if pick < 0]
+
+        def attempt(begin: int, end: int) -> list[pa.Array]:
+            piece = {name: column.slice(begin, end - begin) for name, column in columns.items()}
+            return self._called(interpreter, piece, end - begin, computed)
+
+        parts = list(halved(attempt, len(opcode), lambda error: isinstance(error, CallFailure)))
+        self._free.append(interpreter)
+        types = [ARROW_TYPE[self.made.fields[i].type] for i in computed]
+        pieces = [[pa.nulls(1, type_) for type_ in types] if part.result is None else part.result for part in parts]
+        whole = {
+            i: pieces[0][at] if len(pieces) == 1 else pa.concat_arrays([pa.nulls(0, types[at]), *(piece[at] for piece in pieces)])
+            for at, i in enumerate(computed)
+        }
+        passes, failed = all_true(len(opcode)), [part for part in parts if part.error is not None]
+        passes[[part.begin for part in failed]] = False
+        return Evaluation(passes, whole, _refusals(self.function, [(part.begin, part.error) for part in failed], opcode))
+
+    def _called(
+        self, interpreter: Interpreter, columns: dict[str, pa.Array], count: int, computed: Sequence[int]
+    ) -> list[pa.Array]:
+        function = interpreter.function(self.function)
+        if function is None:
+            raise CallFailure(f"there is no function {self.function}")
+        returned = interpreter.call_without_state(function, ({name: SeenColumn(values) for name, values in columns.items()},))
+        if not isinstance(returned, dict):
+            raise CallFailure(f"returns {kind_of(returned)}, not a dict of columns")
+        made = []
+        for i in computed:
+            field = self.made.fields[i]
+            try:
+                made.append(_fitted(dict.get(returned, field.name), field.type, count))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise CallFailure(f"field {field.name}: {str(error)[:200]}") from error
+        return made
+
+
+def _fitted(values: Any, type_: FieldType, count: int) -> pa.Array:
+    """An array of `ARROW_TYPE[type_]` and `count` values. Arrow's errors, TypeError, ValueError."""
+    target = ARROW_TYPE[type_]
+    if values is None:
+        return pa.nulls(count, target)
+    if type(values) is SeenColumn:
+        values = values_of(values)
+        return _cast(values, type_) if isinstance(values, pa.Array) else _of_list(list(values), type_)
+    if isinstance(values, list | tuple | pa.Array) and not type_.is_array:
+        raise TypeError("is a list of its own; make it of a column, or return a single value for all rows")
+    return _cast(pa.repeat(values if isinstance(values, pa.Scalar) else pa.scalar(values), count), type_)
+
+
+def _of_list(values: list[Any], type_: FieldType) -> pa.Array:
+    """An array of `ARROW_TYPE[type_]`. Values of each kind become an array of their own: Arrow would make all alike before."""
+    kinds = set(map(type, values)) - {type(None)}
+    if type_ in _TEXTS or not kinds or (len(kinds) == 1 and kinds <= _UNIFORM):
+        return _cast(pa.array(values, ARROW_TYPE[type_] if type_ in _TEXTS else None), type_)
+    of_rows = list(map(_kind, values))
+    made = [
+        _cast(pa.array([value if of_row == kind else None for value, of_row in zip(values, of_rows, strict=True)]), type_)
+        for kind in dict.fromkeys(of_rows)
+    ]
+    return pc.coalesce(*made)
+
+
+def _kind(value: Any) -> Any:
+    """The Arrow type that a value alone would get, as far as Arrow looks at it."""
+    if isinstance(value, pa.Scalar):
+        return value.type
+    if isinstance(value, list | tuple):
+        return (list, frozenset(map(_kind, value)))
+    if isinstance(value, Decimal):
+        return (Decimal, len(value.as_tuple().digits), value.as_tuple().exponent)
+    return (type(value), value.tzinfo) if isinstance(value, datetime) else type(value)
+
+
+def _cast(values: pa.Array, type_: FieldType) -> pa.Array:
+    target = ARROW_TYPE[type_]
+    if values.type == target:
+        if type_ in _TEXTS:
+            values.validate(full=True)
+        return values
+    if type_ is FieldType.STRING and not (pa.types.is_large_string(values.type) or pa.types.is_null(values.type)):
+        raise TypeError(f"{values.type} is no text; cast it")
+    if pa.types.is_floating(values.type) and type_ is not FieldType.DOUBLE:
+        values = with_nulls(values, np.flatnonzero(pc.is_nan(values).to_numpy(zero_copy_only=False)))
+        values = pc.round(values, 4) if type_ is FieldType.MONEY else pc.trunc(values)
+    if type_ in TIME_TYPES and not pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())
+    return values.cast(target)
+
+
+def _sentence(function: str, error: Exception | None) -> str:
+    line = getattr(error, "line", 0)
+    return f"{function}: {f'line {line}: ' if line else ''}{getattr(error, 'text', '')}"
+
+
+def _refusals(function: str, failed: Sequence[tuple[int, Exception | None]], opcode: UInt8s) -> Refusals:
+    """Deletes are not refused: their event was reported when it came."""
+    told = [(row, error) for row, error in failed if not deletes(opcode[row : row + 1])[0]]
+    if not told:
+        return NOTHING_REFUSED
+    causes = [
+        (str(BadReason.CODE_LIMIT if isinstance(e, CallTooLarge) else BadReason.CODE), _sentence(function, e)) for _, e in told
+    ]
+    return Refusals.of(np.array([row for row, _ in told], np.int64), np.arange(len(told)), causes)

@@ -1,6 +1,6 @@
 """Conditions and assignments of numbers over a few rows of a chunk, one after the other: Arrow's columns pay for many rows only.
 
-What is not certain to be the same to the bit (`expressions.number_steps`), such as a failure, is left to the columns.
+What is not certain to be the same to the bit (see `number_step`), such as a failure, is left to the columns.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hotspare.expressions.compiled import CompiledExpression
-from hotspare.expressions.number_steps import NotKnown, number_step
-from hotspare.expressions.single_values import RowFailed, Step, Values
+from hotspare.expressions.single_values import NotKnown, RowFailed, Step, Values, number_step
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.chunk import Bools, Chunk, all_true
 from hotspare.windows.shared.stateless import Projection, Selection, Work

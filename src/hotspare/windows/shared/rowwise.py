@@ -11,41 +11,46 @@ An update of which only the new or the old values come out is an insert or a del
 without a word: their event was reported when it came.
 
 Without an index (pi_EMPTY) a window passes through what it makes of each event. Where that cannot be right, it is refused.
+
+Expressions with variables that the window keeps are computed row by row (`_InOrder`), others by columns (SPEC A24).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from functools import cached_property
+from sys import getsizeof
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 
-from hotspare.base.errors import Mistake, ProjectError
+from hotspare.base.errors import Mistake, ProjectError, SnapshotDamaged
 from hotspare.expressions.checking import COUNTER_FIELD, MOMENT_FIELD, POSITION_FIELD
-from hotspare.expressions.compiled import EVENT_FIELDS, STATE_FIELD
-from hotspare.expressions.prelude import Variable
+from hotspare.expressions.compiled import EVENT_FIELDS, STATE_FIELD, CompiledExpression
+from hotspare.expressions.prelude import Variable, stored
+from hotspare.expressions.single_values import Stepwise
 from hotspare.expressions.statements import OF_WINDOW
 from hotspare.expressions.tree import ValueType
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.changelog import Changelog, Keys, Opcodes
-from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline, is_all
+from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s, all_true, is_all
+from hotspare.rows.elementwise import cut_texts
 from hotspare.rows.refusals import NO_BAD_EVENTS, NOTHING_REFUSED, Refusals
 from hotspare.table.lanes import CODED, to_arrow, to_lane
 from hotspare.table.loops.columns import pick_columns
-from hotspare.table.pages import Counters, Page, Part
+from hotspare.table.memory import CountsItself
+from hotspare.table.pages import Column, Columns, Counters, Page, Part, expect
 from hotspare.table.relation import Relation
 from hotspare.table.strings import StringTable
 from hotspare.table.text_pieces import text_pieces
 from hotspare.windows.shared.contract import SHARD_BITS, Applied, Input, Operator
 from hotspare.windows.shared.few_rows import FewRows
-from hotspare.windows.shared.in_order import InOrder
 from hotspare.windows.shared.keyed import bad_events, keeps_index, refusals, relation_of, resolved_events
-from hotspare.windows.shared.stateless import Admission, Evaluation, Selection, Work, deletes, event_columns
-from hotspare.windows.shared.variables import Variables
+from hotspare.windows.shared.stateless import Admission, Evaluation, Projection, Selection, Work, deletes, event_columns
 
 _PARTIAL = np.uint8(Flag.PARTIAL)
 GIVEN, ROWS, VARIABLES, COUNTER = "given", "rows", "variables", "counter"
@@ -129,7 +134,7 @@ class RowWindow(Operator):
 
     def own_parts(self) -> dict[str, Part]:
         """What the window remembers beside its indexes."""
-        parts: dict[str, Part] = {VARIABLES: Variables(self._state, OF_WINDOW)} if self._state else {}
+        parts: dict[str, Part] = {VARIABLES: _Variables(self._state, OF_WINDOW)} if self._state else {}
         return parts | counter_parts(self._beside)
 
     def divide(self, page: Page, shard: int) -> None:
@@ -160,7 +165,7 @@ class RowWindow(Operator):
 
         work = self.work
         if self._state:
-            work = InOrder(work, cast(Variables, page.parts[VARIABLES]).values)
+            work = _InOrder(work, cast(_Variables, page.parts[VARIABLES]).values)
         pieces = text_pieces(given.lanes, self._texts, strings)
         passes, refused = evaluate_pieces(work, pieces, columns, made, self.schema, strings)
         return made, passes, refused
@@ -325,3 +330,83 @@ def _picked(chunk: Chunk, mask: Bools) -> Chunk:
     if is_all(mask):
         return chunk
     return chunk.taken(np.flatnonzero(mask))
+
+
+@dataclass(frozen=True)
+class _InOrder(Work):
+    """What `work` says, with `variables`, which are read and set. A delete is not computed and changes no variable: it leaves with
+    what was put out for its row."""
+
+    work: Work
+    variables: dict[str, Any]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.work.fields
+
+    @property
+    def picks(self) -> tuple[int, ...]:
+        return self.work.picks
+
+    @cached_property
+    def _expressions(self) -> tuple[tuple[int, CompiledExpression], ...]:
+        """With the place of the field that each computes, -1 for a condition."""
+        if isinstance(self.work, Selection):
+            return ((-1, self.work.condition),)
+        assert isinstance(self.work, Projection)
+        return self.work.computed
+
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        rows = np.flatnonzero(~deletes(opcode))
+        fields = {name: column for name, column in columns.items() if name != STATE_FIELD}
+        stepwise = Stepwise(tuple(each.tree for _, each in self._expressions))
+        values, failed = stepwise.run(fields, rows.tolist(), self.variables)
+        place = np.full(len(opcode), -1, np.int64)
+        place[rows] = np.arange(len(rows))
+        passes, picked = all_true(len(opcode)), pa.array(place, mask=place < 0)
+        limit = self.work.assignments.text_bytes_max if isinstance(self.work, Projection) else 0
+        computed = {i: cut_texts(value.take(picked), limit) for (i, _), value in zip(self._expressions, values, strict=True)}
+        passes[[row for row, _, _ in failed]] = False
+        if -1 in computed:
+            passes &= computed.pop(-1).fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+        causes = [(str(why.reason), self._expressions[number][1].said(why.message)) for _, number, why in failed]
+        at = np.array([row for row, _, _ in failed], np.int64)
+        return Evaluation(passes, computed, Refusals.of(at, np.arange(len(at)), causes))
+
+
+class _Variables(CountsItself):
+    """Variables that code keeps from event to event, as a part of a page (SPEC A24, Z8). `values`: by name, times as the numbers
+    that are stored; it may be written in place. They are few, so a snapshot copies them.
+    As columns they are texts: what Arrow writes of a value, it reads back equal."""
+
+    def __init__(self, declared: Sequence[Variable], prefix: str) -> None:
+        self._types = {prefix + v.name: v.type.arrow for v in declared}
+        self.values: dict[str, Any] = {prefix + v.name: v.initial for v in declared}
+
+    @property
+    def stays_bytes(self) -> int:
+        return sum(getsizeof(value) for value in self.values.values())
+
+    def freeze(self) -> _Variables:
+        twin = _Variables((), "")
+        twin._types, twin.values = self._types, dict(self.values)
+        return twin
+
+    def columns(self) -> Columns:
+        arrays = [pa.array([self.values[name]], type_) for name, type_ in self._types.items()]
+        batch = pa.RecordBatch.from_arrays(arrays, names=list(self._types))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return {"values": Column(np.frombuffer(sink.getvalue(), np.uint8))}
+
+    def load(self, columns: Columns) -> None:
+        data = expect(columns, "values", np.dtype(np.uint8), (-1,)).array
+        try:
+            batch = pa.ipc.open_stream(pa.py_buffer(data.tobytes())).read_next_batch()
+            batch.validate(full=True)
+        except (pa.ArrowException, StopIteration, OSError) as error:
+            raise SnapshotDamaged("the variables of a window cannot be read", detail=type(error).__name__) from error
+        if batch.schema != pa.schema(list(self._types.items())) or batch.num_rows != 1:
+            raise SnapshotDamaged("the variables of a window are others", detail=f"found {batch.schema.names}")
+        self.values = {name: stored(batch.column(name))[0] for name in self._types}

@@ -1,5 +1,5 @@
-"""Loops of ordered multisets (see `windows.aggregate.ordered_values`): values with how often each is there, in order, many sets
-side by side.
+"""Loops of ordered multisets (`OrderedValues` of `windows.aggregate.groups`): values with how often each is there, in order, many
+sets side by side.
 
 A set is named by what stands in the columns of a condition. Each of its values is a row; the rows of a set are a balanced tree,
 whose root the index `roots` finds. A tree is one by weight: of the two subtrees of a row, none has more than three times as many
