@@ -57,13 +57,21 @@ def hidden(files: Iterable[Source]) -> Iterator[Violation]:
 
 
 def needless(files: Iterable[Source]) -> list[str]:
-    """Returns modules that are shown and that no other package imports."""
+    """Returns names that are shown, though no other package imports a module of that name and the package itself defines none."""
     files = tuple(files)
     used = {step for _, _, module in crossings(files) for step in steps(module)}
-    modules = {source.module for source in files}
+    defined = {(source.module, name) for source in files if source.path.endswith("/__init__.py") for name in _defined(source)}
     return sorted(
         f"{folder}.{name}"
         for folder, names in shown(files).items()
         for name in names
-        if f"{folder}.{name}" in modules and folder != ROOT and (folder, name) not in used
+        if folder != ROOT and (folder, name) not in used | defined
     )
+
+
+def _defined(source: Source) -> Iterator[str]:
+    for node in source.syntax.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)

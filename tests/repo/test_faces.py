@@ -29,3 +29,4 @@ def test_a_module_that_is_not_shown_is_for_its_own_package() -> None:
     assert [found.what for found in hidden(package("__all__ = ['a']"))] == ["hotspare.p does not show b (`__all__`)"]
     assert needless(package("__all__ = ['a', 'b']")) == ["hotspare.p.a"]
     assert list(hidden(package("__all__ = ['b']"))) == []
+    assert needless(package("__all__ = ['b', 'gone', 'f']\n\ndef f(): ...")) == ["hotspare.p.gone"]

@@ -14,7 +14,6 @@ __all__ = [
     "relation",
     "row_index",
     "strings",
-    "text_collector",
     "text_pieces",
     "unlinked",
 ]

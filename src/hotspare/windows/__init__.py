@@ -1,3 +1,3 @@
 """Window types, a folder each; `registry` lists them."""
 
-__all__ = ["examples", "registry", "shared"]
+__all__ = ["registry", "shared"]
