@@ -313,6 +313,22 @@ DAMAGES = [
     b'"opcode"',
     b" ",
 ]
+
+
+@pytest.mark.parametrize("how", ["as it is", "upsert", "dateformat"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("rest", [b"", b"i,n,1,a,,", b",", b" "])
+@pytest.mark.parametrize("marks", [1, 2, 3])
+def test_one_byte_order_mark_of_a_row_is_skipped(
+    way: Callable[[RowForm, Sequence[bytes], Path], Said], how: str, marks: int, rest: bytes, tmp_path: Path
+) -> None:
+    """A second one is part of the opcode, which is bad then."""
+    form = RowForm(schema=SCHEMA, format=FileFormat.CSV, **REWRITTEN[how])
+    rows = [b"i,n,0,,,", b"\xef\xbb\xbf" * marks + rest]
+    expected = said(rows, form.written.header, SCHEMA)
+    assert way(form, rows, tmp_path) == (upserted(expected) if how == "upsert" else expected)
+
+
 CSV_PIECES = [b"i,n,1,a,,", b"u,n,2", b'"x', b'"a,b"', b' "q""r" ', b"\ni,n,3,,,\n", b"\t", b"\\,", b'\\"', *DAMAGES[4:]]
 
 

@@ -222,7 +222,7 @@ class RowForm:
             for columns, number in zip(found, self.times.canonical(texts, type_), strict=True):
                 if number is not None:
                     columns[2 + place] = number.encode()
-        return [b",".join(columns) for columns in rewritten]
+        return [_row(columns) for columns in rewritten]
 
     def canonical_texts(self, rows: pa.Array) -> pa.Array:
         """The same of a binary array."""
@@ -288,6 +288,12 @@ class RowForm:
             values[0] = self.insert.value if values[0] is None or _is_insert(values[0]) else values[0]
         written = (text if values is None else _object(names, values) for text, values in zip(texts, read, strict=True))
         return [b"\n".join(next(written) for _ in part) for part in parts]
+
+
+def _row(columns: Sequence[bytes]) -> bytes:
+    """Joins columns to a row. Readers skip one byte order mark at its start, so one is added before a first column that has one."""
+    row = b",".join(columns)
+    return BYTE_ORDER_MARK + row if row.startswith(BYTE_ORDER_MARK) else row
 
 
 def _object(names: Sequence[str], values: Sequence[str | None]) -> bytes:
