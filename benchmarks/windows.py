@@ -28,8 +28,9 @@ from hotspare.projects.load import load_text
 
 KEYS = (1, 1_000, 1_000_000)
 INSERT, UPSERT = 1, 3
-_INSERTS = 'type: source, schema: "id*:int64,key:int64,x:double"'
-_SOURCE = f"{_INSERTS}, opcodes: any, index: empty"
+_SCHEMA = 'schema: "id*:int64,key:int64,x:double"'
+_INSERTS = f"type: source, index: empty, opcodes: insert-only, {_SCHEMA}"
+_SOURCE = f"type: source, index: empty, opcodes: any, {_SCHEMA}"
 
 
 @dataclass(frozen=True)

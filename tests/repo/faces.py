@@ -36,7 +36,7 @@ def crossings(files: Iterable[Source]) -> Iterator[tuple[Source, ast.AST, str]]:
         for node, name in imported(source):
             target = name if name in modules else name.rpartition(".")[0]
             parts = target.split(".")
-            if target in modules and parts[0] == ROOT and len(parts) > 2 and parts[1] != source.module.split(".")[1:2][0]:
+            if target in modules and parts[0] == ROOT and len(parts) > 2 and parts[1] != source.module.split(".")[1]:
                 yield source, node, target
 
 
@@ -47,7 +47,7 @@ def steps(module: str) -> Iterator[tuple[str, str]]:
 
 
 def hidden(files: Iterable[Source]) -> Iterator[Violation]:
-    """Imports of what another package does not show."""
+    """Yields imports of modules that another package does not show."""
     files = tuple(files)
     faces = shown(files)
     for source, node, module in crossings(files):

@@ -28,7 +28,7 @@ _WORDS = re.compile(
 
 
 def docstrings(source: Source) -> Iterator[Violation]:
-    """Each docstring that opens with a word that begins no sentence, or contains a word of which the trade has a better one."""
+    """Yields each docstring that opens with a word that begins no sentence, or has a word for which the trade has a better one."""
     for node in nodes(source, ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef):
         text = ast.get_docstring(node) or ""
         reasons = [f"opens with {opener[0]!r}" for opener in [_OPENERS.match(text)] if opener]

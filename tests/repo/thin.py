@@ -30,13 +30,13 @@ KEPT: dict[str, str] = {
     "stores.objects.layout": "what a bucket's names say: a subject of its own",
     "stores.sql.database": "drivers, transactions and tables, below what a store is",
     "table.away": "which pages of rows are on disk, below the pages",
-    "table.page_cache.page_file": "memory that a file is mapped into, below who decides what is in it",
+    "table.page_cache.page_file": "memory that a file is mapped into, below the budget",
     "table.queue": "with relations it is 1,075 lines",
     "table.text_pages": "with strings it is 859 lines",
     "testing.kafka_jars": "a command of its own, which a hint names",
-    "windows.aggregate.groups": "what an aggregate keeps, below what it puts out",
+    "windows.aggregate.groups": "what an aggregate keeps, below what it emits",
     "windows.geofence.geometry": "with the operator it is 711 lines",
-    "windows.pattern.code": "people's code in a pattern: a subject of its own",
+    "windows.pattern.code": "user code in a pattern: a subject of its own",
     "windows.pattern.conditions": "what a condition asks of the event alone, below the logic of patterns",
 }
 """The reason of each, by its name without `hotspare.`"""

@@ -51,7 +51,7 @@ def ls(
     with ExitStack() as stack:
         place = _opened(stack, bus, coordination, store)
         if not group and not bus and not coordination:
-            raise UsageError("which group is meant is not said", hint="name it, or give --bus URL to see those of all")
+            raise UsageError("no group given", hint="name one, or give --bus URL to see those of all")
         listed = {name: list(place.store.list(name)) for name in _groups(place, group)}
     if as_json:
         typer.echo(json.dumps({"groups": {name: [_described(i) for i in infos] for name, infos in listed.items()}}, indent=2))
@@ -236,7 +236,7 @@ def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _Place
     from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots, existing_store
 
     if not (bus or store):
-        raise UsageError("where the snapshots are is not said", hint="give --store URL, or --bus URL, beside which they are")
+        raise UsageError("no snapshot store given", hint="give --store URL, or --bus URL if the store is next to the bus")
     if bus:
         existing_bus(stack, bus)
     service = existing_coordination(stack, coordination, bus) if bus or coordination else None

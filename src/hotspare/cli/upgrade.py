@@ -76,7 +76,7 @@ def command(
         for each in (each for each in found if not each.is_done):
             refuse_if_alive(service, each.group, Others.GONE if force else Others.UNKNOWN)
         for each in found:
-            outcome = "runs this project already" if each.is_done else _outcome(each, upgrade(each, places))
+            outcome = "runs this project already" if each.is_done else _outcome(upgrade(each, places))
             typer.echo(f"{each.group}: {outcome}")
 
 
@@ -128,7 +128,7 @@ def _tell(group: str, change: Upgrade) -> None:
         typer.echo(f"the topic of source window {window} is no longer read, and stays")
 
 
-def _outcome(done: Planned, info: SnapshotInfo | None) -> str:
+def _outcome(info: SnapshotInfo | None) -> str:
     if info is None:
         return "upgraded; its engines make their state from the topics: start them with the changed project"
     return f"upgraded, from snapshot {info.name} at position {info.order}: start its engines with the changed project"

@@ -199,7 +199,7 @@ def _compiled(
         names |= {POSITION_FIELD: ValueType.INT64, MOMENT_FIELD: ValueType.STAMP}
     if counting is Counting.ALLOWED:
         names[COUNTER_FIELD] = ValueType.INT64
-    return _typed_over(expression, names, schema, label, fitted, Typing(names, expression.dialect, prelude, label), prelude.names)
+    return _typed_over(expression, schema, label, fitted, Typing(names, expression.dialect, prelude, label), prelude.names)
 
 
 def compile_over(
@@ -215,12 +215,11 @@ def compile_over(
     """An expression over `names`, whose value is made fit. `patterns`: regular expressions by name. `input_name`: what input()
     says. `wrap`: what is made of the tree before it is typed. ProjectError with one mistake and its place."""
     typing = Typing(dict(names), expression.dialect, NO_PRELUDE, label, input_name)
-    return _typed_over(expression, names, given, label, fitted, typing, (), patterns, wrap)
+    return _typed_over(expression, given, label, fitted, typing, (), patterns, wrap)
 
 
 def _typed_over(
     expression: Expression,
-    names: Mapping[str, ValueType],
     given: Schema,
     label: str,
     fitted: Fitted | None,

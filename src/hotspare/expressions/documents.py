@@ -1,9 +1,9 @@
-"""JSON and XML in texts. A document is parsed once for all that is asked of it in a batch.
+"""Functions of JSON and XML documents, and of encoded texts: base64, URLs, digests. Text is UTF-8.
+
+A document is parsed once for all that is asked of it in a batch.
 
 What a parser takes is bounded, in bytes and in depth, and the same in every engine. XML has no document type and no entities of its
 own, and nothing outside of the text is looked at.
-
-Also texts in other encodings: base64, URLs, digests. Text is UTF-8.
 """
 
 from __future__ import annotations

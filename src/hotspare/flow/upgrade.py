@@ -1,7 +1,5 @@
 """Compares a changed project with the one whose state it continues, window by window and stream by stream. Pure.
 
-    hotspare upgrade NEW.yaml      compares the project that a group runs with a new one, and says it window by window
-
 A window whose lineage is the same (`Lineages`) keeps its state; of any other the state is recomputed, from the
 topics if they still hold all, else from nothing. A stream of the same lineage goes on with the very outputs that it would have
 had, and is compared by digest. In one that changed, and in that of bad events, the new meaning begins behind the newest output

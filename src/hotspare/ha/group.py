@@ -4,6 +4,7 @@
     plan = engine.start()                 # joins; the runner reads from plan.next_offsets
     engine.on_batch(decoded, next_input)  # from the runner's thread, batch after batch
     engine.cycle()                        # from a timer at next_due_ms(), and when a peer's connection closes
+    engine.status()                       # what `hotspare status` and metrics read
 
 Every call is serialised by one lock, so a host needs no order between its threads. While a promotion waits for bus or coordination
 the lock is free, and batches are computed and held: what came since the last read is at hand when the promotion is done. Nothing

@@ -1,4 +1,4 @@
-"""Operations on groups, snapshots and projects, each once as a function, for commands and programs: no options, nothing printed."""
+"""Operations on groups, snapshots and projects, each once as a function that prints nothing. Hints name options of `hotspare`."""
 
 __all__ = [
     "assessing",

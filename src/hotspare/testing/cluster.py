@@ -1,6 +1,7 @@
 """Starts and ends engines as processes of their own, as the demo, the end-to-end tests and the kill loop need them.
 
-Only processes that were started here are ever signalled, each by its own id.
+Only processes that were started here are ever signalled, each by its own id. `ParentWatch` ends the
+engines if the test run itself is killed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Real Kafka brokers (KRaft, one or three nodes), which can be killed, frozen, stopped and started one by one.
 
 They run on this machine or on hosts of a test network. Each is a JVM that this process starts and that ends with it, however this
-process ends.
+process ends. `Secured` makes what a broker with TLS and passwords needs.
 """
 
 from __future__ import annotations

@@ -188,13 +188,13 @@ _PRIORITY = re.compile(r"priority (\d{1,6})")
 
 
 def snapshot_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Fields of `GroupSettings`. Where anything says when, nothing else does: without a time among them none is taken because of
-    time. UsageError for what is not understood or is said twice."""
+    """Returns fields of `GroupSettings`. If a text says when, the default interval is off. Raises UsageError for texts that are
+    unknown or contradict each other."""
     found: dict[str, Any] = {}
     for text in texts:
         for name, value in _read(" ".join(text.split())).items():
             if found.setdefault(name, value) != value:
-                raise UsageError(f"--snapshots {text!r} contradicts what was said before", hint="say each of them once")
+                raise UsageError(f"--snapshots {text!r} contradicts an earlier one", hint="give each kind once")
     whens = {"snapshot_interval_ms", "snapshot_events", "snapshot_cron"} & set(found)
     if found.get("snapshot_interval_ms") == 0 and len(whens) > 1:
         raise UsageError("--snapshots off contradicts the others", hint="leave one out")

@@ -5,7 +5,8 @@ results. It has no state: what becomes of a message depends on that message alon
 
 A message becomes one row per event, in order, whose `index` counts the rows of the message; a bad row keeps its index, and so do
 the rows behind an event that a filter drops; of the last one of a message its place stays. A tick becomes one row with index 0, a
-message without events none.
+message without events none. Outputs of another project become events (`_folded`). An update block whose new row is bad is refused
+as a whole (`_without_blocks`), and so is a row that lacks a required field (`_lacking`).
 """
 
 from __future__ import annotations

@@ -127,6 +127,7 @@ KAFKA_CONF = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }
 """What differs where Spark's own Kafka source reads."""
+
 TASK_FAILURES_MAX = 1_000_000
 """Of one job: about one in half a minute, for a year."""
 
@@ -249,10 +250,8 @@ LIMITS: tuple[SparkLimit, ...] = (
         "from its status store the driver learns which executor runs a task, also where the user interface is off",
     ),
 )
-
-
-"""Spark means tasks to end: it counts what fails, shuns where it failed, starts what is slow once more, and gives up in the end.
-The tasks of an application last until it is stopped, executors come and go for a year, and what is lost is only ever replaced."""
+"""Settings without which Spark ends tasks that are meant to last: it counts failures, avoids executors, starts slow tasks twice and
+gives up. The tasks of an application last until it is stopped."""
 
 
 def limits_conf() -> dict[str, str]:

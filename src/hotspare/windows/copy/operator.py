@@ -16,7 +16,7 @@ from hotspare.windows.shared.keyed import KeptRows
 
 
 class CopyOperator(Operator):
-    """With index pi_EMPTY it keeps nothing and passes everything, as it is."""
+    """Keeps nothing and passes everything as it is if its index is pi_EMPTY."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[Input]) -> None:
         super().__init__(window, inputs)
