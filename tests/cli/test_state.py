@@ -167,7 +167,7 @@ def test_two_snapshots_are_compared_row_by_row(store: str, tmp_path: Path) -> No
 def test_what_is_not_there_is_told_with_what_is(store: str, tmp_path: Path) -> None:
     assert "0002-e (confirmed" in refused("show", GROUP, "0009", "--store", store)
     assert "no snapshots are at" in refused("ls", GROUP, "--store", (tmp_path / "none").as_uri())
-    assert "which group is meant" in refused("ls", "--store", store)
+    assert "no group given" in refused("ls", "--store", store)
     assert "no snapshot store given" in refused("ls", GROUP)
     if store.startswith("file:"):
         _damage_is_told_and_left(tmp_path, store)
