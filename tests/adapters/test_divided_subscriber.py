@@ -140,6 +140,31 @@ def test_it_waits_for_more_of_every_shard(tmp_path: Path) -> None:
     assert path.read_text() == "I,N, 2000,1.000000\nI,N, 0,1.000000\nI,N, 1000,1.000000\n"
 
 
+def test_while_it_follows_nothing_stands_between_the_rows_of_an_update(tmp_path: Path) -> None:
+    """A read ends with the first row of an update; another shard's row is there before the second one comes."""
+    bus, path, stop, seen = new_bus(), tmp_path / "out.csv", threading.Event(), threading.Semaphore(0)
+    put(bus, 0, [(I, N, 1, 1.0)], 1)
+    put(bus, 0, [(UB, N, 1, 2.0)], 2)
+    put(bus, 1, [(I, N, 1001, 1.0)], 1)
+    report = SubscribeReport(progress=lambda _: seen.release())
+    rows = OutputRows(FileStyle(), SCHEMA)
+    thread = threading.Thread(target=subscribe_file, args=(bus, TOPIC, path, rows, SubscribeOptions(), stop, report))
+    thread.start()
+    try:
+        assert all(seen.acquire(timeout=30) for _ in range(2))
+        put(bus, 0, [(D, N, 1, 1.0)], 3)
+        assert seen.acquire(timeout=30)
+    finally:
+        stop.set()
+        thread.join()
+    assert path.read_text().splitlines() == [
+        text((I, N, 1, 1.0)),
+        text((I, N, 1001, 1.0)),
+        text((UB, N, 1, 2.0)),
+        text((D, N, 1, 1.0)),
+    ]
+
+
 def test_a_new_file_begins_with_the_content_of_all_shards(tmp_path: Path) -> None:
     bus, path = new_bus(), tmp_path / "out.csv"
     for shard in range(COUNT):

@@ -145,7 +145,10 @@ class Message(NamedTuple):
 
 
 class MessageColumns(Sequence[Message]):
-    """Messages of one partition as columns, built when they are read one by one: most are read as columns, a million at a time."""
+    """The messages of one partition as columns, equal to any sequence of the same messages.
+
+    A `Message` is made whenever one is taken, because most readers use columns of a million. Two that are taken from one place are
+    equal, and not the same object."""
 
     def __init__(
         self,
@@ -154,7 +157,7 @@ class MessageColumns(Sequence[Message]):
         values: Sequence[bytes],
         headers: Sequence[tuple[tuple[str, bytes], ...]] = (),
     ) -> None:
-        """`headers`: empty where no message has any."""
+        """`headers`: empty if no message has any."""
         self.offsets, self.append_times_us, self.values, self.headers = offsets, append_times_us, values, headers
 
     @classmethod
@@ -166,6 +169,11 @@ class MessageColumns(Sequence[Message]):
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __iter__(self) -> Iterator[Message]:
         return map(Message, self.offsets, self.append_times_us, self.values, self.headers or repeat(()))

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from hotspare.base.errors import BusLocked, BusUnavailable, Fenced, UnknownResult
 from hotspare.bus import limits
-from hotspare.bus.contract import Commit, Deviation, HeaderGuard, Message, Outgoing, Partition, Progress
+from hotspare.bus.contract import Commit, Deviation, HeaderGuard, Message, MessageColumns, Outgoing, Partition, Progress
 from hotspare.bus.naming import own_partition, snapshot_readers
 
 
@@ -258,7 +258,7 @@ class MemoryBusClient:
                 self._bus.changed.wait_for(lambda: log.index(offset) < len(log.messages), wait_ms / 1000)
             if offset < log.begin:
                 raise limits.position_lost(partition, offset, log.begin)
-            return log.read(offset, messages_max, bytes_max)
+            return MessageColumns.of(log.read(offset, messages_max, bytes_max))  # as Kafka's: what reads one reads the other
 
     def begin_offset(self, partition: Partition) -> int:
         _strike(self._bus, self._name, BusOperation.LOOK)

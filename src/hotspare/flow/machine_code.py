@@ -42,5 +42,5 @@ def compiled_here() -> list[str]:
 
 
 def _note() -> Path:
-    found_by = (kernels.text_hash(), numba.__version__, sys.version, cpu_target.target_context.codegen().magic_tuple())
+    found_by = (kernels.TEXT_HASH, numba.__version__, sys.version, cpu_target.target_context.codegen().magic_tuple())
     return folder() / f"complete-{hashlib.sha256(repr(found_by).encode()).hexdigest()[:16]}"

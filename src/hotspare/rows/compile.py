@@ -69,6 +69,10 @@ def text_hash() -> str:
     return texts.hexdigest()
 
 
+TEXT_HASH = text_hash()
+"""Of the text that this process imported: it names the folder, even if a file is replaced before the first kernel call."""
+
+
 @cache
 def cache_folder() -> str:
     """Returns the folder where machine code is kept. "" leaves the choice to numba, which knows folders for read-only
@@ -77,7 +81,7 @@ def cache_folder() -> str:
 
     if numba.config.CACHE_DIR:
         return str(numba.config.CACHE_DIR)
-    folder = _PACKAGE / "__pycache__" / f"kernels-{text_hash()}"
+    folder = _PACKAGE / "__pycache__" / f"kernels-{TEXT_HASH}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

@@ -20,7 +20,6 @@ from hotspare.base.errors import Fenced, MessageTooLarge, TopicMissing
 from hotspare.bus.contract import Outgoing
 from hotspare.bus.kafka.client import parse_kafka_url
 from hotspare.bus.kafka.topic_writer import KafkaTopicWriter
-from hotspare.bus.kafka.writer import Record, Writers
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.topic_writer import Placed
 from hotspare.projects.load import load_text
@@ -143,13 +142,6 @@ def test_an_output_that_the_topic_does_not_take_is_named_and_nothing_is_lost(oth
             writer.write([Placed(0, Outgoing(b"a")), Placed(1, Outgoing(random.Random(1).randbytes(3_000_000)))], b"1")
         assert writer.open() is None
     assert not any(found(others).values())
-
-
-def test_nothing_waits_behind_an_output_that_the_topic_does_not_take(others: KafkaServers) -> None:
-    """The client waits for a topic that is not there, and sends nothing more once a record failed."""
-    writers = Writers(parse_kafka_url(f"{others.url}?timeout_ms=20000"), "behind")
-    with contextlib.closing(writers), pytest.raises(MessageTooLarge):
-        writers.open().commit([Record("absent", b"a"), Record(OTHERS, random.Random(1).randbytes(3_000_000), partition=1)])
 
 
 def test_a_topic_that_does_not_exist_is_named(others: KafkaServers) -> None:

@@ -311,7 +311,7 @@ class _Subscription:
         with self._file.writing():
             for given in decoded_together(messages):
                 rows = self._format.decode(given)
-                end = self._known_end(rows) if given[-1] is messages[-1] else len(rows)
+                end = self._known_end(rows) if given[-1].offset == messages[-1].offset else len(rows)
                 position = self._take_rows(position, index, given, rows, end)
         if position != before:
             end = self._retried(lambda: self._bus.end_offset(partition))

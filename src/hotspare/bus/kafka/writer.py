@@ -26,8 +26,6 @@ _PATIENCES = (1.0, 1.0, 2.5, 5.0)
 _LOOKS = 4
 """A client looks for the coordinator, connects to it and asks it: about so many times what a look at what is committed takes."""
 _LOOK_S = 0.004
-_COMMIT_LOOK_S = 1.0
-"""After so long a commit looks whether a record has failed."""
 _WARM = 3
 _WARM_FOR_S = 60.0
 _BATCH_BYTES = 512 * 1024
@@ -236,27 +234,15 @@ class Writer:
             self._produce(records, _REPORT_BYTES if deliveries is Deliveries.SAMPLED else 0)
         except KafkaException as raised:
             raise self._abandoned(raised) from raised
-        while not self._is_committed(deadline):
-            pass
-        return self._delivered.offsets
-
-    def _is_committed(self, deadline: float) -> bool:
-        """Asks for the commit, for a look at a time. Once one of the records failed, the client sends no others, but would wait for
-        them: it lets go of those, so that the next look gives the reason."""
-        left_s = max(0.1, deadline - time.monotonic())
         try:
             # no flush or poll here: once the client is fenced, those raise an object that Python cannot catch by its class
-            self._client.commit_transaction(min(left_s, _COMMIT_LOOK_S))
+            self._client.commit_transaction(max(0.1, deadline - time.monotonic()))
         except KafkaException as raised:
             error = error_of(raised)
             if error.txn_requires_abort() or error.code() in FENCED:
                 raise self._abandoned(raised) from raised
-            if error.code() != KafkaError._TIMED_OUT or left_s <= _COMMIT_LOOK_S:
-                raise _unknown(error) from raised
-            if self._delivered.first_failure is not None:
-                self._client.purge(in_flight=False)
-            return False
-        return True
+            raise _unknown(error) from raised
+        return self._delivered.offsets
 
     def _produce(self, records: Iterable[Record | RowRecords], report_bytes: int) -> None:
         """Hands the records to the client. The first one is reported, and each that comes `report_bytes` or more behind one that
