@@ -121,15 +121,17 @@ def _retention(
     from contextlib import ExitStack
 
     from hotspare.ha.rules.settings import GroupSettings
-    from hotspare.host.topic_checks import check_newest_snapshot, snapshot_reach, topic_retentions
     from hotspare.model.retention_needs import check_retention
-    from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots
 
     resolved = plan.resolved
     given = {} if topic_retention_ms is None else dict.fromkeys(resolved.sources, topic_retention_ms)
-    reach = snapshot_reach(GroupSettings(**snapshot_settings(snapshots)))
+    reach = GroupSettings(**snapshot_settings(snapshots)).snapshot_reach
     if not bus:
         return check_retention(resolved, plan.keeping, given, reach)
+
+    from hotspare.host.topic_checks import check_newest_snapshot, topic_retentions
+    from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots
+
     with ExitStack() as stack:
         opened = existing_bus(stack, bus)
         retentions = {**topic_retentions(opened, prefix, resolved), **given}

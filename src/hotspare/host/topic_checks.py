@@ -25,7 +25,7 @@ from hotspare.host.topics import source_topic
 from hotspare.model.cascades import StreamOf
 from hotspare.model.project import WindowId
 from hotspare.model.resolved import Resolved
-from hotspare.model.retention_needs import Finding, Severity, SnapshotReach, check_retention, check_snapshot_age
+from hotspare.model.retention_needs import Finding, Severity, check_retention, check_snapshot_age
 from hotspare.model.types import Schema
 from hotspare.rows.batch import output_schema
 from hotspare.stores.contract import SnapshotStatus, Store
@@ -45,10 +45,6 @@ def topic_retentions(bus: Bus, prefix: str, resolved: Resolved) -> dict[WindowId
         if retention_ms is not None:
             found[source] = retention_ms
     return found
-
-
-def snapshot_reach(settings: GroupSettings) -> SnapshotReach:
-    return SnapshotReach(settings.snapshot_gap_ms, settings.confirmed_snapshots_max)
 
 
 def check_newest_snapshot(store: Store, group: str, retention_ms: Mapping[WindowId, int], now_us: int) -> tuple[Finding, ...]:
@@ -80,7 +76,7 @@ def check_at_start(
     except (BusError, StoreError) as error:
         log.event(LogEvent.RETENTION_WARNING, f"the retention of the topics was not compared with anything: {error.message}")
         return
-    for finding in (*check_retention(resolved, plan.keeping, retentions, snapshot_reach(settings)), *age):
+    for finding in (*check_retention(resolved, plan.keeping, retentions, settings.snapshot_reach), *age):
         if finding.severity is Severity.REFUSAL:
             raise BusError(finding.message, hint=finding.hint)
         if finding.severity is Severity.WARNING:

@@ -5,6 +5,7 @@ Opens what exists already, and creates nothing: a command that only looks, or a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
@@ -15,7 +16,8 @@ from hotspare.base.places import has_its_file, named_path
 from hotspare.base.processes import is_process_gone, process_space
 from hotspare.bus.naming import own_partition, whole_group
 from hotspare.coordination.contract import Coordination, Leader, Member
-from hotspare.ha.rules.roles import Role
+from hotspare.ha.rules.membership import present
+from hotspare.ha.rules.roles import AT_WORK, Role
 from hotspare.stores.contract import Access, Store
 
 if TYPE_CHECKING:
@@ -54,11 +56,15 @@ def existing_coordination(stack: ExitStack, url: str, bus_url: str) -> Coordinat
 
 def group_coordination(stack: ExitStack, bus_url: str, url: str) -> Coordination:
     """Returns the coordination at `url`, else next to an existing bus; closed with `stack`. UsageError if neither is named."""
-    if not (bus_url or url):
-        raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
+    _require_place(bus_url, url)
     if not url:
         existing_bus(stack, bus_url)
     return existing_coordination(stack, url, bus_url)
+
+
+def _require_place(bus: str, coordination: str) -> None:
+    if not bus and not coordination:
+        raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
 
 
 def existing_store(stack: ExitStack, url: str, bus_url: str, access: Access = Access.LOOK) -> Store | None:
@@ -98,9 +104,7 @@ class GroupSources:
 def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> GroupSources:
     """Bus, coordination and store by URL or beside the bus; closed with `stack`. UsageError where nothing says where they are,
     and where a file that is named does not exist."""
-
-    if not bus and not coordination:
-        raise UsageError("neither --bus nor --coordination was given", hint="give --bus URL")
+    _require_place(bus, coordination)
     opened_bus = existing_bus(stack, bus) if bus else None
     service = existing_coordination(stack, coordination, bus)
     return GroupSources(service, opened_bus, existing_snapshots(stack, store, bus, service))
@@ -135,6 +139,11 @@ def is_running(member: Member) -> bool | None:
     if member.process_space != process_space():
         return None
     return not is_process_gone(member.process_id, member.process_start)
+
+
+def at_work(members: Sequence[Member]) -> list[Member]:
+    """Returns the engines that gave word lately and take part: active, about to be, or spares."""
+    return [member for member in present(members, SILENT_MS_MAX) if member.role in AT_WORK]
 
 
 def is_heard(member: Member, leader: Leader, newest_ms: int) -> bool:

@@ -11,7 +11,7 @@ from hotspare.ha.effects.persisting import AskedSnapshot, ask, asked, copy
 from hotspare.ha.rules.facts import PersistRequest
 from hotspare.ha.rules.requests import KEPT
 from hotspare.ha.rules.roles import AT_WORK
-from hotspare.operate.groups import SILENT_MS_MAX, GroupSources, is_heard
+from hotspare.operate.groups import GroupSources, is_heard
 from hotspare.stores.open import open_store
 from hotspare.telemetry.secrets import masked
 
@@ -22,8 +22,7 @@ def engines_at_work(service: Coordination, group: str) -> list[Member]:
     """Engines that gave word lately and have not ended."""
     members, leader = service.members(group), service.leader(group)
     newest_ms = max((member.seen_ms for member in members), default=0)
-    heard = [m for m in members if newest_ms - m.seen_ms < SILENT_MS_MAX and is_heard(m, leader, newest_ms)]
-    return [m for m in heard if m.role in AT_WORK]
+    return [m for m in members if m.role in AT_WORK and is_heard(m, leader, newest_ms)]
 
 
 def ask_for(service: Coordination, group: str, engines: Sequence[Member], request: PersistRequest) -> int:

@@ -19,11 +19,9 @@ from hotspare.formats.csv.rows import CsvStyle, field_texts, value_texts
 from hotspare.ha.effects.joining import agreed_document
 from hotspare.ha.effects.persisting import DOCUMENT
 from hotspare.ha.member_record import memory_by_window
-from hotspare.ha.rules.membership import present
-from hotspare.ha.rules.roles import AT_WORK
 from hotspare.model.project import Dialect, Expression
 from hotspare.model.types import Schema
-from hotspare.operate.groups import SILENT_MS_MAX
+from hotspare.operate.groups import at_work
 from hotspare.projects.fingerprint import from_document
 from hotspare.projects.resolve import resolve
 from hotspare.stores.choosing import Among, chosen, parse_choice
@@ -191,7 +189,6 @@ def memory_rows(coordination: Coordination | None, group: str) -> list[dict[str,
             "fetched": of.get("fetched", 0),
             "cold": of.get("away", 0) - of.get("fetched", 0),
         }
-        for member in present(members, SILENT_MS_MAX)
-        if member.role in AT_WORK
+        for member in at_work(members)
         for window, of in sorted(memory_by_window(member).items())
     ]

@@ -17,10 +17,9 @@ from hotspare.coordination.contract import Coordination, Member
 from hotspare.flow.plan import compile_plan
 from hotspare.ha.effects.upgrading import agreement, move_on
 from hotspare.ha.member_record import PROJECT, differs, positions_of, rank_of
-from hotspare.ha.rules.membership import present
-from hotspare.ha.rules.roles import AT_WORK, Role
+from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.upgrading import Agreement, Move, MoveKind, Version
-from hotspare.operate.groups import SILENT_MS_MAX
+from hotspare.operate.groups import at_work
 from hotspare.operate.switchover import switched
 from hotspare.operate.upgrading import Places, Planned, offer
 from hotspare.projects.fingerprint import from_document
@@ -129,7 +128,8 @@ def performed(way: UpgradeWay, step: UpgradeStep, found: Sequence[Planned]) -> I
     came = [(each.group, _SETTLING[way](step, each)) for each in found]
     for group, settling in came:
         if settling.known is not None:
-            settle(step.places.coordination, group, settling.known)
+            # engines of the other project end by themselves, an active one, too
+            move_on(step.places.coordination, group, settling.known, Move(MoveKind.SETTLE, settling.known.leading))
         yield f"{group}: {settling.text}"
 
 
@@ -149,7 +149,8 @@ def _given(step: UpgradeStep, planned: Planned, known: Agreement, to: Version) -
     before = service.leader(group)
     is_active = _side(step, planned, to).has(before.holder)
     engine = before.holder if is_active else _caught_up(step, planned, known, to, before.holder)
-    lead(service, group, known, to)
+    if known.leading.number != to.number:
+        move_on(service, group, known, Move(MoveKind.LEAD, to))
     plan = compile_plan(resolve(from_document(to.document)))
     document = describe(plan.resolved, step.prefix, step.shards, plan.prefixes)
     publish_metadata(step.places.bus, step.prefix, document)
@@ -178,7 +179,8 @@ def _caught_up(step: UpgradeStep, planned: Planned, known: Agreement, to: Versio
 
 
 def _side(step: UpgradeStep, planned: Planned, version: Version) -> ProjectSide:
-    return side_of(step.places.coordination, planned.group, version, SILENT_MS_MAX)
+    members = at_work(step.places.coordination.members(planned.group))
+    return ProjectSide(version, tuple(m for m in members if m.detail.get(PROJECT) == str(version.number)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,33 +198,12 @@ class ProjectSide:
         return any(member.engine == engine for member in self.members)
 
 
-def side_of(coordination: Coordination, group: str, version: Version, silent_ms: int) -> ProjectSide:
-    members = _in_part(coordination, group, silent_ms)
-    return ProjectSide(version, tuple(m for m in members if m.detail.get(PROJECT) == str(version.number)))
-
-
-def _in_part(coordination: Coordination, group: str, silent_ms: int) -> list[Member]:
-    return [member for member in present(coordination.members(group), silent_ms) if member.role in AT_WORK]
-
-
 def spare(side: ProjectSide, reached: Mapping[str, int]) -> str:
     """The best spare of a project that has taken the input up to there, by its own account (`positions_of`); "" where none has yet,
     or all that have differ from what is committed."""
     ready = [m for m in side.members if m.role == Role.STANDBY.value and not differs(m)]
     far = [m for m in ready if all(positions_of(m).get(partition, 0) >= offset for partition, offset in reached.items())]
     return max(far, key=lambda m: (rank_of(m), m.engine)).engine if far else ""
-
-
-def lead(coordination: Coordination, group: str, known: Agreement, version: Version) -> Agreement:
-    """This project leads from now on, if it did not."""
-    if known.leading.number == version.number:
-        return known
-    return move_on(coordination, group, known, Move(MoveKind.LEAD, version))
-
-
-def settle(coordination: Coordination, group: str, known: Agreement) -> Agreement:
-    """The project that leads is the only one; engines of the other end by themselves, an active one, too."""
-    return move_on(coordination, group, known, Move(MoveKind.SETTLE, known.leading))
 
 
 def known_projects(coordination: Coordination, group: str) -> Agreement:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from enum import Enum
 from typing import Protocol
 
 import numpy as np
@@ -55,11 +54,6 @@ class LineTooLong(Exception):
         self.offset = offset
 
 
-class _End(Enum):
-    MORE_FOLLOWS = 0
-    FILE_ENDS = 1
-
-
 class RowCutter:
     """Takes bytes in any portions, returns the rows that are complete. Blank rows are returned too: the caller skips them."""
 
@@ -81,7 +75,7 @@ class RowCutter:
     def cut(self, data: bytes) -> FileRows:
         """Rows that are complete now. LineTooLong where a line has no end."""
         text = self._rest + data
-        rows, consumed = self._cut(text, at_end=_End.MORE_FOLLOWS)
+        rows, consumed = self._cut(text, TextEnd.OPEN)
         self._keep(text, consumed)
         if len(self._rest) > LINE_BYTES_MAX:
             raise LineTooLong(self._position)
@@ -90,7 +84,7 @@ class RowCutter:
     def finish(self) -> list[Row]:
         """The rest of a file that will not grow: its last row counts without a line end, and an open quote ends at its line."""
         text = self._rest
-        found, consumed = self._cut(text, at_end=_End.FILE_ENDS)
+        found, consumed = self._cut(text, TextEnd.FINAL)
         rows = list(found)
         self._keep(text, consumed)
         if self._rest:
@@ -103,14 +97,14 @@ class RowCutter:
         self._rest = text[consumed:]
         self._position += consumed
 
-    def _cut(self, text: bytes, at_end: _End) -> tuple[FileRows, int]:
+    def _cut(self, text: bytes, text_end: TextEnd) -> tuple[FileRows, int]:
         if b'"' not in text:
             return self._cut_plain(text)
         lines = every_line(pa.array([text], pa.binary()))
         found = rows_of(lines, SyntaxBytes.of(lines.data, self._delimiter))
         begin = np.append(0, lines.feed[:-1] + 1)
         is_last = found.tail == len(begin) - 1  # it has no line end yet
-        if at_end is _End.MORE_FOLLOWS:
+        if text_end is TextEnd.OPEN:
             is_last |= found.is_open & (len(text) - begin <= csv_grammar.ROW_BYTES_MAX)
         is_last &= ~found.goes_on
         rest = int(np.argmax(is_last))

@@ -15,6 +15,7 @@ from hotspare.base.shard import WHOLE, Shard
 from hotspare.bus.contract import Partition
 from hotspare.ha.rules.cron import parse_cron
 from hotspare.model.quality import PRECISE, Quality
+from hotspare.model.retention_needs import SnapshotReach
 from hotspare.model.types import Field
 from hotspare.rows.batch import MessageFormat
 
@@ -225,6 +226,10 @@ class GroupSettings:
         known = [self.snapshot_interval_ms] if self.snapshot_interval_ms else []
         known += [parse_cron(self.snapshot_cron).longest_ms()] if self.snapshot_cron else []
         return min(known) if known else None if self.snapshot_events else 0
+
+    @property
+    def snapshot_reach(self) -> SnapshotReach:
+        return SnapshotReach(self.snapshot_gap_ms, self.confirmed_snapshots_max)
 
     @property
     def renew_interval_ms(self) -> int:
