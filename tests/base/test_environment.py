@@ -33,6 +33,12 @@ def test_a_command_starts_again_in_the_environment_of_every_engine() -> None:
     assert "UTC" in seen.pop()
 
 
+def test_numpy_starts_no_threads_of_its_own() -> None:
+    threads = "import numpy, os; print(len(os.listdir('/proc/self/task')))"
+    code = f"from hotspare.base.interpreter import start_again; start_again(); {threads}"
+    assert _seen({"OPENBLAS_NUM_THREADS": "2"}, code) == "1\n"
+
+
 def test_what_a_command_starts_has_its_environment() -> None:
     start = f"print(subprocess.run([sys.executable, '-c', {SEEN!r}], capture_output=True, text=True).stdout)"
     code = f"import subprocess, sys; from hotspare.base.interpreter import fix_environment; fix_environment(); {start}"

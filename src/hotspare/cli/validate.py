@@ -45,6 +45,9 @@ def command(
     ] = None,
 ) -> None:
     """Check a project. Exit status 2 if it has mistakes, which are all shown, each with its place; 1 if its code differs."""
+    from hotspare.base.interpreter import collect_seldom
+
+    collect_seldom()
     from hotspare.base.shard import shards_of
     from hotspare.bus.naming import checked_prefix, group_name
     from hotspare.cli.shared.project_file import loaded_project
