@@ -71,8 +71,8 @@ def switch_often() -> None:
 
 
 def collect_seldom() -> None:
-    """Makes the garbage collector run once per 100,000 new objects. A command that loads libraries, prints and ends keeps nearly all
-    that it allocates, and the default of 700 takes a tenth of its time."""
+    """Makes the garbage collector run once per 100,000 new objects. A command that loads libraries, prints and ends keeps nearly
+    all that it allocates, and the default of 700 takes a tenth of its time."""
     gc.set_threshold(_COLLECT_AFTER_OBJECTS)
 
 
