@@ -292,8 +292,8 @@ def test_two_that_take_the_turn_from_each_other_finish(door: Callable[[], KafkaB
     taken = threading.Condition()
 
     def open_and_tell(writers: Writers) -> Writer:
-        writer = opened(writers)
-        with taken:
+        with taken:  # so that `turns` has the order in which the broker gave them
+            writer = opened(writers)
             turns.append(writer)
             taken.notify_all()
         return writer
