@@ -43,6 +43,8 @@ _NOW = 0
 """The client's word for the time at which a message is handed to it."""
 _LINGER_MS = 5
 """How long the client collects a batch while more is handed to it; a commit sends at once what there is."""
+_COMMIT_LEAST_S, _COMMIT_LOOK_S = 0.1, 0.5
+"""How long one call waits for a commit, at least and at most; the next call goes on with the same commit."""
 TURNS = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
 """How often who lost its turn takes it again: two that only take it from each other would both write nothing."""
 
@@ -235,14 +237,30 @@ class Writer:
         except KafkaException as raised:
             raise self._abandoned(raised) from raised
         try:
-            # no flush or poll here: once the client is fenced, those raise an object that Python cannot catch by its class
-            self._client.commit_transaction(max(0.1, deadline - time.monotonic()))
+            self._finish(deadline)
         except KafkaException as raised:
             error = error_of(raised)
             if error.txn_requires_abort() or error.code() in FENCED:
                 raise self._abandoned(raised) from raised
             raise _unknown(error) from raised
         return self._delivered.offsets
+
+    def _finish(self, deadline: float) -> None:
+        """Asks for the commit, and drops what is in the client's queue once a record has failed: the client never sends what stands
+        behind that record, and would wait for it until `deadline`."""
+        while True:
+            # no flush or poll here: once the client is fenced, those raise an object that Python cannot catch by its class
+            left_s = max(_COMMIT_LEAST_S, deadline - time.monotonic())
+            try:
+                self._client.commit_transaction(min(_COMMIT_LOOK_S, left_s))
+            except KafkaException as raised:
+                error = error_of(raised)
+                if error.code() != KafkaError._TIMED_OUT or not error.retriable() or left_s <= _COMMIT_LOOK_S:
+                    raise
+            else:
+                return
+            if self._delivered.first_failure is not None:
+                self._client.purge(in_flight=False)
 
     def _produce(self, records: Iterable[Record | RowRecords], report_bytes: int) -> None:
         """Hands the records to the client. The first one is reported, and each that comes `report_bytes` or more behind one that
