@@ -94,7 +94,7 @@ bind: {q/w/in: {fsname: in.csv, sep: ":"}}
 conf: {spark.jars: a.jar, spark.app.name: shop}
 """
     given = ask(text, "--lease-ms", "2500", "--set", "limit=8").given
-    assert (given["lease_ms"], given["set_"]) == (2500, ["limit=8"]), "the command line wins"
+    assert (given["lease_ms"], list(given["set_"])) == (2500, ["limit=8"]), "the command line wins"
     assert (given["on_poison"], given["runner"], given["memory"]) == (OnPoison.STOP, RunnerKind.LOCAL, "1GiB")
     assert (given["snapshots"], given["page_folder"]) == (["10 seconds", "full"], tmp_path / "pages")
     assert bindings(given["bind"]) == {"q/w/in": {"fsname": "in.csv", "sep": ":"}}

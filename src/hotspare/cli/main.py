@@ -53,8 +53,17 @@ class _Grouped(TyperGroup):
 
 
 class _Sections(TyperCommand):
-    """A command's help: the options by the panels that they declare, those without one first, and the names of those that are given
-    in a settings file alone. Typer leaves panels to rich."""
+    """A command whose hidden options are those that the settings file alone may give: the command line refuses them. The help has
+    the other options by the panels that they declare, those without one first. Typer leaves panels to rich."""
+
+    def invoke(self, ctx: Any) -> Any:
+        for param in self.get_params(ctx):
+            source = ctx.get_parameter_source(param.name)
+            if getattr(param, "hidden", False) and source is not None and source.name == "COMMANDLINE":
+                name = param.opts[0]
+                hint = f"write `{name.removeprefix('--')}: VALUE` there, and give --settings FILE"
+                raise UsageError(f"{name} is given in a settings file alone", hint=hint)
+        return super().invoke(ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}

@@ -36,7 +36,7 @@ TIMEOUT_S = 60
 OTHERS = "alerts"
 PARTITIONS = 3
 TRIES = 3
-"""Of what shows in four tries of five."""
+"""Without the rule the fault shows in four tries of five."""
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ _NOW = 0
 _LINGER_MS = 5
 """How long the client collects a batch while more is handed to it; a commit sends at once what there is."""
 _COMMIT_LEAST_S, _COMMIT_LOOK_S = 0.1, 0.5
-"""How long one call waits for a commit, at least and at most; the next call goes on with the same commit."""
+"""Bounds of the wait for a commit in one call; the next call goes on with the same commit."""
 TURNS = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
 """How often who lost its turn takes it again: two that only take it from each other would both write nothing."""
 
@@ -246,8 +246,8 @@ class Writer:
         return self._delivered.offsets
 
     def _finish(self, deadline: float) -> None:
-        """Asks for the commit, and drops what is in the client's queue once a record has failed: the client never sends what stands
-        behind that record, and would wait for it until `deadline`."""
+        """Requests the commit. Drops the queue of the client once a record has failed: it never sends the records that
+        follow in the partition, and would wait for them until `deadline`."""
         while True:
             # no flush or poll here: once the client is fenced, those raise an object that Python cannot catch by its class
             left_s = max(_COMMIT_LEAST_S, deadline - time.monotonic())

@@ -42,17 +42,9 @@ SnapshotsOption = Annotated[
 
 
 def in_file_alone(help_: str, **declared: Any) -> Any:
-    """Declares an option that the settings file alone may give: the help does not list it, and the command line refuses it."""
-    return typer.Option(help=help_, hidden=True, callback=_refused_on_the_command_line, **declared)
-
-
-def _refused_on_the_command_line(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
-    source = context.get_parameter_source(str(param.name))
-    if source is not None and source.name == "COMMANDLINE":
-        name = param.opts[0]
-        hint = f"write `{name.removeprefix('--')}: VALUE` there, and give --settings FILE"
-        raise UsageError(f"{name} is given in a settings file alone", hint=hint)
-    return value
+    """Declares an option that the settings file alone may give: the help does not list it, and the command line refuses it
+    (`cli.main`)."""
+    return typer.Option(help=help_, hidden=True, **declared)
 
 
 def _as_defaults(context: typer.Context, file: Path | None) -> Path | None:
