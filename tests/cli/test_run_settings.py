@@ -95,10 +95,11 @@ conf: {spark.jars: a.jar, spark.app.name: shop}
 """
     given = ask(text, "--lease-ms", "2500", "--set", "limit=8").given
     assert (given["lease_ms"], list(given["set_"])) == (2500, ["limit=8"]), "the command line wins"
-    assert (given["on_poison"], given["runner"], given["memory"]) == (OnPoison.STOP, RunnerKind.LOCAL, "1GiB")
-    assert (given["snapshots"], given["page_folder"]) == (["10 seconds", "full"], tmp_path / "pages")
+    kinds = OnPoison(given["on_poison"]), RunnerKind(given["runner"])
+    assert (*kinds, given["memory"]) == (OnPoison.STOP, RunnerKind.LOCAL, "1GiB")
+    assert (list(given["snapshots"]), Path(given["page_folder"])) == (["10 seconds", "full"], tmp_path / "pages")
     assert bindings(given["bind"]) == {"q/w/in": {"fsname": "in.csv", "sep": ":"}}
-    assert given["conf"] == [f"spark.jars={tmp_path}/a.jar", "spark.app.name=shop"]
+    assert list(given["conf"]) == [f"spark.jars={tmp_path}/a.jar", "spark.app.name=shop"]
     assert given["held_bytes_max"] == 256 << 20, "what neither says has its default"
 
 
