@@ -34,6 +34,32 @@ def test_a_csv_file_an_alert_a_kill(shown: list[Block], tmp_path: Path) -> None:
         page.stop()
 
 
+@shows(
+    "docs/tutorial.md",
+    "hotspare init",
+    "hotspare validate alarm.yaml",
+    "hotspare run alarm.yaml --runner local --bus sqlite:///alarm.db --engine one",
+    "hotspare subscribe",
+    "kill -9",
+    "cmp alerts.csv",
+    "hotspare run alarm.yaml --runner local --bus sqlite:///alarm.db --engine three",
+)
+def test_the_tutorial(shown: list[Block], tmp_path: Path) -> None:
+    """The rows that the page shows are those of the files."""
+    files = re.findall(r"^```\n(\w+,.*?)^```", (ROOT / "docs/tutorial.md").read_text(), re.MULTILINE | re.DOTALL)
+    with PageFolder(tmp_path, "readme", ["docs/tutorial.md"]) as page:
+        for block in shown:
+            page.play(block)
+        found = page.rows("first.csv"), page.rows("busy.csv")
+        assert [rows[: text.count("\n")] for rows, text in zip(found, files, strict=True)] == [text.splitlines() for text in files]
+        assert [len(rows) for rows in found] == [40, 3]
+        assert page.begun.pop(0).process.wait(60) == -signal.SIGKILL
+        (publisher,) = [each for each in page.begun if each.words[0] == "publish"]
+        page.begun.remove(publisher)
+        assert publisher.process.wait(60) == 0
+        page.stop()
+
+
 @shows("README.md", "hotspare validate loads.yaml")
 def test_a_project_over_a_file(shown: list[Block], tmp_path: Path) -> None:
     with PageFolder(tmp_path, "readme", ["README.md"]) as page:

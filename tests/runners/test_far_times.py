@@ -1,4 +1,4 @@
-"""Times that publishers set to anything come through every door of the input (docs/failover.md)."""
+"""Times that publishers set to anything come through every door of the input (docs/time.md)."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ CreateTimeSetting = Annotated[
     CreateTime, in_file_alone("What to do with inbound topics whose publishers set the times (Kafka's CreateTime).")
 ]
 SkewSetting = Annotated[
-    int, in_file_alone("How far a message's time is believed without proof (docs/failover.md); the same for all engines.")
+    int, in_file_alone("How far a message's time is accepted without proof (docs/time.md); the same for all engines.")
 ]
 StallSetting = Annotated[int, in_file_alone("Exit if Spark delivers no input for this long although input is pending; 0: never.")]
 RetentionSetting = Annotated[
