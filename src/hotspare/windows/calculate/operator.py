@@ -12,16 +12,16 @@ Definitions, which an independent program can follow bit for bit in IEEE double 
 - The window of an observation is it and the `length - 1` observations before it. A null or NaN observation takes its place in the
   window, but does not count except in nMissOut.
 - Without a length, sumOut and ussOut add the values, or their squares, from the oldest to the newest, beginning with 0, and cssOut
-  follows from Welford's recurrence, which carries a mean m and a sum c on by a value v as the count becomes n: d = v - m, m += d /
-  n, c += d * (v - m).
+  follows from Welford's recurrence, which carries a mean m and a sum c on by a value v as the count becomes n: d = v - m,
+  m += d / n, c += d * (v - m).
 - With a length, observations are counted in blocks of `length` from the first one on, missing ones too. A window that ends within a
   block is the beginning of that block, preceded by an end of the block before. sumOut and ussOut of the beginning are added from
   its oldest value to its newest, those of the end from its newest to its oldest, each beginning with 0; then end + beginning. c of
-  each follows from the same recurrence, in the same directions; cssOut is c of the end + c of the beginning + d * d * (e * b / (e +
-  b)), where e and b are the counts of values of end and beginning, and d is m of the beginning - m of the end; if one has no values
-  it is c of the other.
-- meanOut = sumOut / nOut; varOut = cssOut / (nOut - 1); stdOut = sqrt(varOut); stderrOut = stdOut / sqrt(nOut); cvOut = 100 *
-  stdOut / meanOut. A value that is not defined (no observation, nOut - 1 = 0, a mean of 0, infinities that cancel) is null.
+  each follows from the same recurrence, in the same directions; cssOut is c of the end + c of the beginning + d * d *
+  (e * b / (e + b)), where e and b are the counts of values of end and beginning, and d is m of the beginning - m of the end; if one
+  has no values it is c of the other.
+- meanOut = sumOut / nOut; varOut = cssOut / (nOut - 1); stdOut = sqrt(varOut); stderrOut = stdOut / sqrt(nOut);
+  cvOut = 100 * stdOut / meanOut. A value that is not defined (no observation, nOut - 1 = 0, a mean of 0, infinities that cancel) is null.
 """
 
 from __future__ import annotations
