@@ -54,11 +54,10 @@ def write(counts: Mapping[str, int]) -> None:
 
 
 def main(paths: Sequence[str]) -> None:
-    files = sources(*FOLDERS)
     if paths:
-        print("\n".join(violations(docstrings, [source for source in files if source.path in paths])))
+        print("\n".join(violations(docstrings, [Source.of(path, read(path)) for path in paths])))
         return
-    now, before = found(files), listed()
+    now, before = found(sources(*FOLDERS)), listed()
     write({path: min(count, now[path]) for path, count in before.items() if path in now})
     print(f"{sum(before.values())} -> {sum(listed().values())}")
 
