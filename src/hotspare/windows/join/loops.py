@@ -141,7 +141,7 @@ def meet_one(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole,
 
 @kernel
 def meet_all(other: Lists, out: Meeting, rule: Int64s, events: Events, i: Whole, side: Whole) -> bool:
-    """Processes an event that may meet any number of rows. Returns False if there is no room for all of its outputs."""
+    """Processes an event that may meet any number of rows. Returns False if the room for outputs does not suffice."""
     opcode, new, old = events.opcode[i], new_of(events, i), old_of(events, i)
     walk = np.int64(out.counts[WALK])
     cursor: Whole = np.int64(out.counts[CURSOR])
