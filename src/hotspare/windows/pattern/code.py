@@ -177,7 +177,7 @@ def _refused(failure: CodeFailure, chunk: Chunk, row: int, schema: Schema, strin
 
 @dataclass(slots=True)
 class Answers:
-    """For each match the events of interest that are true for it, as bits, and its new state; and the first failure."""
+    """The events of interest that are true for each match, as bits, and its new state; and the first failure."""
 
     truth: list[int] = field(default_factory=list)
     keeps: list[bytes] = field(default_factory=list)

@@ -161,7 +161,8 @@ class EventColumns:
     def _values(
         self, expression: CompiledExpression, number: int, chunk: Chunk, strings: StringTable, beside: Mapping[str, ValueType] = {}
     ) -> Iterator[tuple[int, int, pa.Array, Failures]]:
-        """Yields pieces of the rows: begin and end, values, and failures. `beside`: variables, which are null."""
+        """Yields pieces of the rows: begin and end, values, and failures. Variables are null; the last parameter has their
+        types."""
         schema = self._schemas[number]
         read = [
             (name, schema.index[name], schema.fields[schema.index[name]].type) for name in expression.fields if name in schema.index

@@ -230,9 +230,7 @@ class PatternOperator(Operator):
         slots = np.empty(0, np.int64)
         while (count := int(waiting_for(rows, matches.lists, self._plan.program, taking.events, work, slots))) > len(slots):
             slots = np.empty(count, np.int64)
-        slots = slots[
-            np.argsort(rows.order[slots], kind="stable")
-        ]  # the reported failure must not depend on when matches were loaded
+        slots = slots[np.argsort(rows.order[slots], kind="stable")]  # the reported failure may not depend on load order
         work.truth[slots] = 0
         event, p = int(work.counts[k.EVENT]), int(work.counts[k.AT])
         work.counts[k.ANSWERED] = 1
