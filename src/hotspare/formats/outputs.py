@@ -1,8 +1,8 @@
-"""Messages of output topics, in any format: what is published, and what a subscriber makes of it again.
+"""Messages of output topics, in any format: encoding for the topic, and decoding for subscribers.
 
-Only Arrow blocks hold all that is known of an output. The other formats are for other readers: they hold opcode, flags and fields,
-and a header of the message says which outputs they are: sequences rise by one within a message. In a text format each output may be
-a message of its own; then the header says all that the text does not.
+Only Arrow blocks hold all data of an output. The other formats are for other readers: they hold opcode, flags and fields, and a
+header of the message identifies the outputs; sequences rise by one within a message. In a text format each output may be a message
+of its own; then the header holds all data that the text lacks.
 """
 
 from __future__ import annotations

@@ -403,8 +403,8 @@ def _parsed(raw: pa.Buffer, schema: pa.Schema, parents: Rows | None) -> pa.Table
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The columns asked for. `as_text`: fields that are to be strings, and are parsed here. `as_number`: members that are to be
-    strings and are not."""
+    """The columns that Arrow reads. `as_text`: fields read as strings and parsed here. `as_number`: members that must be strings,
+    but are numbers in the examples."""
 
     arrow: pa.Schema
     as_text: frozenset[str]

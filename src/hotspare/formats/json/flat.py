@@ -1,7 +1,7 @@
-"""JSON texts to events by their tokens: what `json.plain` says, of many flat objects at once.
+"""JSON texts to events by their tokens: the rules of `json.plain`, for many flat objects at once.
 
-For texts that Arrow's parser refuses, or of which the rows have to be shown as they came: a row that is none costs no more than
-one that is. Texts that `json.tokens` does not know are left.
+For texts that Arrow's parser refuses, and for bad rows, which show their original text: they cost no more than good ones. Texts
+that `json.tokens` cannot judge are left to another decoder.
 """
 
 from __future__ import annotations

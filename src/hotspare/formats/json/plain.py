@@ -1,14 +1,15 @@
-"""JSON messages to events one by one, in plain Python: what JSON input means, and what is said of input that is none.
+"""JSON messages to events one by one, in plain Python: the meaning of JSON input, and the messages for invalid input.
 
-A message is objects one after another, commonly one per line, or in arrays (`json.cutting`). Members with the names of fields are
-the fields; `opcode` and `flags` (`hs:opcode`, `hs:flags` where fields have these names) are what they say, by default insert and
-normal. An object may instead hold its fields in a member `event`; if a field has this name, an object there is refused, so that
-neither is taken for the other. Other members are ignored; a member of ours that comes twice makes the event bad. A number or string
-is read as its text would be in CSV (`rows.values.parse`), so numbers stay exact. A string field takes a string, or an object
-or array as its text, byte for byte. An array field takes an array of numbers, nulls and strings, or its text. `json.decode` does
-the same for whole batches at once.
+A message is objects one after another, commonly one per line, or in arrays (`json.cutting`). Members named as fields are the
+fields. `opcode` and `flags` (`hs:opcode`, `hs:flags` if fields have these names) default to insert and normal. An object may
+instead hold its fields in a member `event`; if a field has this name, an object there is refused, because it could be either. Other
+members are ignored; a known member that occurs twice makes the event bad.
 
-Adapters cut, check and rewrite what they publish by `cut_events`, `has_field` and `texts_of_event`, so that there is one reading.
+A number or string is read as its text would be in CSV (`rows.values.parse`), so numbers stay exact. A string field takes a string,
+or an object or array as its text, byte for byte. An array field takes an array of numbers, nulls and strings, or its text.
+`json.decode` does the same for whole batches at once.
+
+Adapters cut, check and rewrite what they publish by `cut_events`, `has_field` and `texts_of_event`, so that they read events alike.
 """
 
 from __future__ import annotations
