@@ -21,7 +21,8 @@ Definitions, which an independent program can follow bit for bit in IEEE double 
   (e * b / (e + b)), where e and b are the counts of values of end and beginning, and d is m of the beginning - m of the end; if one
   has no values it is c of the other.
 - meanOut = sumOut / nOut; varOut = cssOut / (nOut - 1); stdOut = sqrt(varOut); stderrOut = stdOut / sqrt(nOut);
-  cvOut = 100 * stdOut / meanOut. A value that is not defined (no observation, nOut - 1 = 0, a mean of 0, infinities that cancel) is null.
+  cvOut = 100 * stdOut / meanOut. A value that is not defined (no observation, nOut - 1 = 0, a mean of 0, infinities that cancel)
+  is null.
 """
 
 from __future__ import annotations
