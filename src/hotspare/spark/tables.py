@@ -1,4 +1,4 @@
-"""Runs a project over tables, as Spark's own plan: rows of all source windows are divided by key, ordered, and given to the
+"""Runs a project over tables as Spark's own plan: divides the rows of all source windows by key, orders them, and feeds the
 core."""
 
 from __future__ import annotations
