@@ -192,8 +192,8 @@ def _stopped(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_pages_are_collected_while_a_writer_stands_still(tmp_path: Path, ends: bool) -> None:
-    """The collector deletes all except those on which it relies, also while a second engine writes; it goes on when it wakes up. A killed writer leaves
-    nothing."""
+    """A collector keeps those on which it relies, also while a second engine writes; it goes on when it wakes up. A killed writer
+    leaves nothing."""
     store = DirectoryStore(tmp_path)
     put(store, "one", 1, a=b"shared", b=b"only one")
     with child(_WRITER_THAT_STOPS, tmp_path) as process:

@@ -168,8 +168,8 @@ def test_a_store_without_room_leaves_what_was_whole(place: Place) -> None:
 
 @pytest.mark.parametrize("kind", ["directory", "postgresql", "mariadb", "changelog"])
 def test_a_disk_without_room_leaves_what_was_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk fills in the middle of a write. The server is restarted when there is room again, as an operator would: some exit on a full
-    disk."""
+    """The disk fills in the middle of a write. The server is restarted when there is room again, as an operator would: some exit on
+    a full disk."""
     needed(kind)
     with mounted(DISK_MIB << 20) as disk:
         monkeypatch.setattr(tempfile, "tempdir", str(disk.folder))
