@@ -5,7 +5,7 @@
 
 A response has the results of each event (`whole`, `restored`), digests of the `states` that were restored, and that of the last
 `state` of the whole run. `unkept` is the reason why no state was restored from some event on, `refused` why a program does not
-load, `failure` why there is no result.
+load, `failure` why the response lacks results.
 """
 
 from __future__ import annotations
