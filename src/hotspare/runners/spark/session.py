@@ -156,7 +156,7 @@ def _environment(home: Path, info: Path) -> dict[str, str]:
     return {
         **os.environ,
         # An empty home: with a real one Spark puts its zipped Python files first on the path of its workers, which compile
-        # all of it anew at each start (1.9 s of CPU instead of 0.5 s). They import what this process imports.
+        # all of it again at each start (1.9 s of CPU instead of 0.5 s). They import what this process imports.
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_CONNECT_MODE": "0",

@@ -83,11 +83,11 @@ def session_conf(scratch: Path, cores: int, bare_file_system: Path | None) -> di
         "spark.sql.catalogImplementation": "in-memory",
         # Python processes are forked from a daemon and used again for later tasks.
         "spark.python.use.daemon": "true",
-        # JVM and Python talk over a file, not over TCP, whose delayed acknowledgement costs 40 ms where a batch is small.
+        # JVM and Python talk over a file, not over TCP, whose delayed acknowledgement costs 40 ms if a batch is small.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(scratch / "sockets"),
         # Every batch is planned again and runs for milliseconds: planning in steps, generated code for one scan, and batches
-        # without data cost more than they bring.
+        # without data cost more than they save.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
