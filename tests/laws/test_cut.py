@@ -96,7 +96,7 @@ def test_row_by_row(case: Case) -> None:
 @examples(0.35)
 @given(scripts(), st.lists(st.integers(0, 60), max_size=12))
 def test_arrival(case: Case, places: list[int]) -> None:
-    """One topic may be far ahead of the others: the merge releases the same rows, with the same outputs."""
+    """A topic may be far ahead of the others: the merge releases the same rows, with the same outputs."""
     rows = decoded(case)
     whole, snapshot = fed(case, [rows])
     topic = rows.column("topic").to_numpy()
@@ -171,7 +171,7 @@ def test_freezing(case: Case, place: int) -> None:
 
 
 def test_a_tick_in_parts() -> None:
-    """One tick evicts rows of several windows in a row: many parts, with the outputs of a single one."""
+    """A tick evicts rows of several windows in a row: many parts, with the outputs of a single one."""
     inserts = [Message(1_000_000, source, " | ".join(f"I,N,k{i},{i},{i},s" for i in range(9))) for source in ("generated", "loose")]
     case = Case(plan(), (*inserts, Message(1_500_000, "", ""), Message(40_000_000, "", "")), ())
     rows = decoded(case)
