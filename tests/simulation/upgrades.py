@@ -1,7 +1,7 @@
 """A simulated group that changes to another project, and back, while engines are killed and paused.
 
 Stream `q/a` is the same in both projects, `q/b` is not. Each project's outputs on `q/b` must be a contiguous piece of its outputs
-for the whole input, without a gap or a repetition, whichever engines published them.
+for the whole input. There may be no gap and no repetition within the piece, whichever engines published it.
 """
 
 from __future__ import annotations
