@@ -1,5 +1,4 @@
-"""Applications of `--runner partitioned` whose parts are killed and frozen: which application hosts which shard, and the
-strikes."""
+"""Applications of `--runner partitioned` whose parts are killed and frozen: their hosted shards, and the strikes."""
 
 from __future__ import annotations
 

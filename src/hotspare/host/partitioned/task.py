@@ -2,8 +2,8 @@
 
 A task begins with the driver's welcome and hosts the groups of the shards that the driver's answers name. It reports twice a
 second, and each report that the driver answers renews the task's lease. A task whose lease expires ends at once: its driver is gone
-or has abandoned it, and another task may already run its shards. This only keeps order; the groups' epochs prevent that an event is
-published twice.
+or has abandoned it, and another task may already run its shards. This only keeps order; the groups' epochs prevent an event
+from being published twice.
 
 Each shard has a thread of its own, from joining its group to leaving it, and its runner has another. A shard that the driver no
 longer names gives up its role and leaves, as an engine does that is asked to stop. The process and its other groups continue. A
