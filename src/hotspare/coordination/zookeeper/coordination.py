@@ -356,8 +356,8 @@ class ZooKeeperCoordination:
     def _change_role(self, group: str, change: Callable[[_RoleNode], _RoleNode | None]) -> _RoleNode | None:
         """Writes what `change` returns for the role, retrying if another client wrote it meanwhile. Returns None if `change` does.
 
-        The content that this client wrote or read last is tried first, without reading: the holder's renewal is one round trip, and
-        so is the campaign of a spare that has just read the leader.
+        The content that this client wrote or read last is tried first, without reading. So the holder's renewal is one round trip,
+        and so is the campaign of a spare that has just read the leader.
         """
         paths, guess = GroupPaths(self._root, group), self._known.pop(group, None)
         for _ in _CONTENDED.tries():
