@@ -1,6 +1,6 @@
 """A long search for graphs and changelogs that break a law: `python -m tests.laws.search --seed 1 --runs 1000`.
 
-Each run makes a graph and a changelog from its seed and checks all laws of `graph_laws` and the law Twin, the law Runner for tables
+Each run makes a graph and a changelog from its seed. It checks all laws of `graph_laws`, the law Twin, the law Runner for tables
 with any rows, and an aggregate that starts with existing input rows. Another graph runs in the simulation of a cluster, the law
 Failover, and one whose windows keep many rows is restored with pages left in the store. A failing graph is shrunk and printed as a
 project and a script. `--seed 17 --runs 1` repeats run 17.

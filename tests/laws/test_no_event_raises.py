@@ -1,4 +1,4 @@
-"""No event ends an engine, tested at the evaluation of expressions: each row gives a value or a bad event, never an exception.
+"""Events never end an engine, tested at the evaluation of expressions: each row gives a value or a bad event, never an exception.
 
 It also tests law Cut: the result of a row is the same together with others, in any cut, and alone.
 """

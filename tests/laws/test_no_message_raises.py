@@ -1,6 +1,7 @@
-"""No message ends an engine, whatever its bytes: it becomes rows, good or bad, and none is lost; the same alone and in any cut.
+"""Messages never end an engine, whatever their bytes: they become rows, good or bad, and none is lost; the same alone and in any
+cut.
 
-No changelog ends one either: windows of every type process any opcodes, flags, keys and values, in any cut.
+Changelogs never end one either: windows of every type process any opcodes, flags, keys and values, in any cut.
 """
 
 from __future__ import annotations

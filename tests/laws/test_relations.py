@@ -131,7 +131,7 @@ def _plain(window: Window, given: str) -> PlainWindow:
 
 
 class PlainProject:
-    """All windows of a project; `take` and `tick` return the outputs of each, by name, and bad events as (reason, window)."""
+    """The plain windows of a project; `take` and `tick` return the outputs of each, by name, and bad events as (reason, window)."""
 
     def __init__(self, project: Project) -> None:
         query = project.queries[0]

@@ -185,7 +185,7 @@ class Asked(Mapping[str, bytes]):
 
 
 def test_a_restore_asks_for_a_page_when_the_one_before_may_leave(tmp_path: Path) -> None:
-    """So a state larger than memory can be restored (SPEC G1)."""
+    """A state larger than memory can therefore be restored (SPEC G1)."""
     pipeline = Pipeline.fresh(plan(), residence=Budget(1 << 20, tmp_path))
     fed(cut(), pipeline)
     frozen = pipeline.freeze()

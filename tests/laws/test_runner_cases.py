@@ -1,5 +1,5 @@
-"""Law 4, Runner, over cases that have windows of all types: for messages on a bus at the times of a case, the outputs are those of
-the case, whichever runner reads them, and with the runner and the engine restarted after every message.
+"""Law 4, Runner, over cases that have windows of all types: if the messages of a case are on a bus, every runner gives its outputs.
+This holds with the runner and the engine restarted after every message, too.
 
 tests/cases/test_cases.py runs every case over the pipeline, restarted too; tests/laws/test_runner_shards.py runs random graphs.
 """

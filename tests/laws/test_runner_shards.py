@@ -74,7 +74,7 @@ def partitioned_by(project: Project, fields: Mapping[WindowId, str]) -> Project:
 
 
 def divided(resolved: Resolved) -> Resolved | None:
-    """Returns the project divided by the first fields that allow it, None if there are none."""
+    """Returns the project divided by the first fields that allow it, None if it cannot be divided."""
     if refused_shards(resolved, SHARDS) is None:
         return resolved
     schemas = [resolved.schema(source) for source in resolved.sources]

@@ -135,7 +135,7 @@ def test_a_row_without_a_time_is_named() -> None:
 
 
 def test_outputs_leave_while_rows_still_come() -> None:
-    """No shard is buffered as a whole."""
+    """A shard is never buffered as a whole."""
     batches = task_batches({0: keyed_table(300, Random(3))}, Random(1))
     asked = []
 

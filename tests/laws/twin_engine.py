@@ -1,5 +1,5 @@
-"""Law Twin over random graphs: an engine in another process, without compiled kernels, with another order of hashes and another cut
-of the input, agrees with an engine in this process on every digest and on the snapshot.
+"""Law Twin over random graphs: an engine in another process agrees with one in this process on every digest and on the snapshot. It
+has no compiled kernels, another order of hashes, and another cut of the input.
 
 `python -m tests.laws.twin_engine` is that engine: it reads graphs and changelogs, pickled, and returns the digests of each.
 """

@@ -1,6 +1,6 @@
 """Keys that a window generates: for a source without keys of its own, and for a row that results from many events (SPEC A16, F9).
 
-An int64 key counts 0, 1, 2 ... A string key looks like a GUID and is computed from the window's name and the same counter, so it is
+An int64 key counts 0, 1, 2 ... A string key looks like a GUID and is computed from the window's name and the same counter. So it is
 the same in every engine and after a restore (SPEC Z8). Shard k of a project counts from k * 2**48, so no two shards generate the
 same key.
 """

@@ -61,7 +61,7 @@ def relation_of(schema: Schema, retention: Retention | None = None, given: Chang
 
 
 def finds_the_oldest(given: Changelog, retention: Retention | None) -> bool:
-    """Whether each row to delete is always the oldest, if it is present: then no lookup by key is ever needed."""
+    """Whether each row to delete is always the oldest, if it is present: then no index is ever needed."""
     return given.opcodes is Opcodes.INSERTS or (given.deletes is Deletes.OLDEST and expelled_by(retention) is Deletes.OLDEST)
 
 

@@ -39,7 +39,7 @@ def is_prepared_for_row(arrivals: Arrivals, events: GroupEvents, row: Whole) -> 
 
 @kernel
 def tidy_arrivals(arrivals: Arrivals) -> None:
-    """Looks for sparse pages before a change, and updates the lists for moved rows. Runs once before each change."""
+    """Checks gaps of pages before a change, and updates the lists for moved rows. Runs once before each change."""
     rows = arrivals.rows
     see_to_gaps(rows, 0)
     for at in range(rows.state[MOVED]):

@@ -41,8 +41,8 @@ from hotspare.windows.aggregate.loops.values import (
 )
 
 LEFT, RIGHT, UP, NODES, TOTAL, BEST = 0, 1, 2, 3, 4, 5
-"""Columns of `Trees.nodes`, by slot: children and parent, or NONE; then, for the subtree including its root, the count of rows, the
-sum of multiplicities, and, if modes are needed, the slot of the most frequent value, the least of these."""
+"""Columns of `Trees.nodes`, by slot: children and parent, or NONE. Then three of the subtree including its root: the count of rows;
+the sum of multiplicities; and, if modes are needed, the slot of the most frequent value, the least of these."""
 DELTA, GAMMA = 3, 2
 """Balance: the largest ratio of weights of two subtrees, and the ratio below which one rotation is enough."""
 
@@ -265,7 +265,7 @@ def is_prepared_for_value(trees: Trees) -> bool:
 
 @kernel
 def tidy_values(trees: Trees) -> None:
-    """Looks for sparse pages before a change, and updates trees and heaps for moved rows. Runs once before each change."""
+    """Checks gaps of pages before a change, and updates trees and heaps for moved rows. Runs once before each change."""
     rows = trees.rows
     if rows.state[FILL] == 1:
         see_to_gaps(rows, 0)

@@ -304,7 +304,7 @@ def run_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: Patte
 
     Returns DONE, or the reason to stop; call it again once that is provided, or the outputs are taken. NEEDS_OUTPUT: user code must
     make the last output, of the match in `work`; the caller then sets COMPLETE to 0. NEEDS_PAGE: the page that is cleared next must
-    be loaded; NEEDS_DUE: the pages must be loaded that decide which match is due next.
+    be loaded. NEEDS_DUE: unlinked matches may be due first; the caller links the next ones.
     """
     counts = work.counts
     state: Whole = GOES_ON
