@@ -17,7 +17,7 @@ from hotspare.model.mistakes import Mistakes
 from hotspare.model.project import Connector, ConnectorDirection
 
 _SETTING = re.compile(r"""\s*([A-Za-z_]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|(.*?))\s*(?:,(?=\s*[A-Za-z_]+\s*=)|,?\s*$)""", re.DOTALL)
-"""One setting. An unquoted value may hold a comma, unless a name and `=` follow it."""
+"""A setting. An unquoted value may hold a comma, unless a name and `=` follow it."""
 _SOCKET = re.compile(r"([A-Za-z0-9_.-]*):([0-9]{1,5})")
 _DIRECTIONS = {"pub": ConnectorDirection.PUBLISH, "sub": ConnectorDirection.SUBSCRIBE}
 _TRANSPORTS = ("", "native", "kafka")

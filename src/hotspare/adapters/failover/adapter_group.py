@@ -60,7 +60,7 @@ class AdapterSettings:
 
 
 class AdapterGroup:
-    """One instance. `member` describes it (`Member.engine` is its name, unique in the group). `changed` is called with role and
+    """An instance. `member` describes it (`Member.engine` is its name, unique in the group). `changed` is called with role and
     epoch."""
 
     def __init__(

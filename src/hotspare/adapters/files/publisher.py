@@ -124,7 +124,7 @@ class _Overtaken(Exception):
 
 
 class _Publication:
-    """One call of `publish_file`."""
+    """A call of `publish_file`."""
 
     def __init__(
         self,

@@ -155,7 +155,7 @@ def subscribe_file(
 
 
 class _Subscription:
-    """One call of `subscribe_file`."""
+    """A call of `subscribe_file`."""
 
     def __init__(
         self,

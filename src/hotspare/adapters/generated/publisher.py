@@ -51,7 +51,7 @@ def publish_generated(
 
 
 class _Publication:
-    """One call of `publish_generated`. `position`: what is known to be published."""
+    """A call of `publish_generated`. `position`: what is known to be published."""
 
     def __init__(
         self,

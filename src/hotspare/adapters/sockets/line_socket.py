@@ -71,7 +71,7 @@ class BadLine(Exception):
 
 
 class LineClient:
-    """One connection. Only its own thread uses it."""
+    """A connection. Only its own thread uses it."""
 
     def __init__(self, connection: socket.socket, stop: threading.Event) -> None:
         self._connection = connection

@@ -52,7 +52,7 @@ def subscribe_lines(
 
 @dataclass(slots=True)
 class _Part:
-    """One partition: the last sequence that the client has, and the offset to read from."""
+    """A partition: the last sequence that the client has, and the offset to read from."""
 
     partition: Partition
     after: int

@@ -125,7 +125,7 @@ class _Overtaken(Exception):
 
 
 class _Publication:
-    """One call of `publish_topic`."""
+    """A call of `publish_topic`."""
 
     def __init__(
         self,

@@ -76,7 +76,7 @@ class StreamForm(Protocol):
 
     def messages(self, rows: pa.RecordBatch, count: int, only: int | None, message: Message) -> list[Placed]:
         """Returns the messages for a topic of `count` partitions, in the order of the rows: each to the partition of its key, or
-        all to `only`. The rows are of `message` and of others decoded together with it."""
+        all to `only`. The rows are of `message`, or of a group decoded together that begins with it."""
 
 
 class SchemaLine(Enum):

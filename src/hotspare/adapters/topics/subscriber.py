@@ -66,7 +66,7 @@ class _Overtaken(Exception):
 
 
 class _Sending:
-    """One call of `send_topic`."""
+    """A call of `send_topic`."""
 
     def __init__(
         self,

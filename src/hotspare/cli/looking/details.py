@@ -1,4 +1,4 @@
-"""All facts about a group, as `hotspare status -v` prints them: a block for each engine, at any width. Pure.
+"""The facts about a group, as `hotspare status -v` prints them: a block for each engine, at any width. Pure.
 
 engine vm-30097
   role       active since 2026-11-28T22:59:28.000+00:00, epoch 3

@@ -38,8 +38,8 @@ def known_target(bus: Bus, target: Target, known: SourceRows) -> Target:
 
 
 def known_rows(bus: Bus, target: Target, project: Path | None, texts: Sequence[str] | None) -> tuple[Target, SourceRows]:
-    """Returns `known_target`, and the facts about its rows from the project file, else from the bus. UsageError also if there is no
-    such source window."""
+    """Returns `known_target`, and the facts about its rows from the project file, else from the bus. UsageError also for an unknown
+    source window."""
     from hotspare.cli.shared.project_file import source_rows
 
     known = source_rows(bus, target.prefix, project, texts, str(target.window))

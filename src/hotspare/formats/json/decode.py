@@ -112,7 +112,8 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """All messages, a line feed after each; the end of each message; and the lines that are not blank, each with its message."""
+    """The messages of a batch, a line feed after each; the end of each message; and the lines that are not blank, each with its
+    message."""
 
     data: _Bytes
     end: Rows
