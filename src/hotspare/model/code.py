@@ -111,8 +111,8 @@ ALL_FIELDS = FieldChoice()
 class CodeLimits:
     """The limits of code for one event, and of its variables, in every engine.
 
-    steps_max        instructions of a virtual machine, or turns of loops and calls state_bytes_max  of the variables, in the form
-    in which they are kept
+    steps_max        instructions of a virtual machine, or turns of loops and calls
+    state_bytes_max  of the variables, in the form in which they are kept
     """
 
     steps_max: int = STEPS_DEFAULT

@@ -20,7 +20,7 @@ READ_AS_MEANT = "read as it is meant"
 REFUSED = "cannot be done here"
 UNKNOWN = "does not exist yet"
 NO_PROJECT = "is not a project"
-"""The text of a `Kind`, which describes its subjects."""
+"""The texts of a `Kind`, each of which describes its subjects."""
 
 
 class Mistakes:

@@ -42,8 +42,8 @@ class QualityKind(Enum):
 class Quality:
     """A kind with its parameters; those of other kinds are 0. UsageError if they do not fit together.
 
-    `window_ms`, `window_events`         buffered: how much a spare keeps, one of the two `progress_events`, `progress_ms`
-    trimmed: progress is written after that number of outputs or that time, whichever is first
+    `window_ms`, `window_events`         buffered: how much a spare keeps, one of the two
+    `progress_events`, `progress_ms`     trimmed: progress is written after that many outputs or that time, whichever is first
     """
 
     kind: QualityKind = QualityKind.PRECISE

@@ -193,7 +193,7 @@ def check_retention(
 
 def check_snapshot_age(source: WindowId, retention_ms: int, age_ms: int) -> Finding | None:
     """Applies rule 1 (SPEC H9) to the newest restorable snapshot, written `age_ms` ago: how long it can still be replayed. None if
-    long.
+    the topic keeps messages for at least twice its age.
     """
     if 2 * age_ms <= retention_ms:
         return None

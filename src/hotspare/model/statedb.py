@@ -27,7 +27,7 @@ from hotspare.model.project import Publication, Window
 from hotspare.model.quality import PRECISE
 
 URL = f"{{{EXTENSION}}}url"
-"""The attribute of `<statedb>` for a server that the attributes of SAS cannot name, as one whose password is in a file."""
+"""The attribute of `<statedb>` for a server that the attributes of SAS cannot name, as one whose password is stored elsewhere."""
 SERVER_SHAPE: ElementShape = shape(
     f"type cluster hostname port username password database {URL}",
     idle={"keep-alive-ping": "a connection that broke is made anew, and what was asked over it is asked again"},

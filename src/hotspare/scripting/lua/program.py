@@ -157,7 +157,9 @@ class LuaInstance(Instance):
             raise ProjectError(self._name, [_mistake(code, message, failure.line)])
 
     def _begin(self, script: Script, init: str, settings: Any) -> None:
-        """Calls the function that runs once. It is not an event, so its steps are not counted against a limit."""
+        """Calls the function that runs once. It is not an event, so it adds nothing to the credit after which the variables are
+        checked.
+        """
         wrong = self._host[b"start"](init.encode(), settings)
         if wrong is not None:
             failure = _failure(wrong, self._name)

@@ -340,8 +340,8 @@ class _MadeColumns:
         self._values: list[list[Any]] = [[] for _ in schema.fields]
 
     def add(self, events: Sequence[tuple[Any, ...]]) -> None:
-        """Adds results of `_EventReader.read`, a block at a time. Splitting events is fastest while they are in the processor's
-        cache, and the garbage collector skips those that are not kept.
+        """Adds results of `_EventReader.read`, a block at a time. Splitting events is fastest soon after they are made, and the
+        garbage collector skips those that are not kept.
         """
         if events:
             for values, more in zip((self._opcodes, *self._values), zip(*events, strict=True), strict=True):

@@ -77,7 +77,7 @@ class RowByRow:
 
     def watch(self, is_changed: Callable[[], bool], rebound: Collection[str]) -> None:
         """Sets the check for changes. `is_changed`: whether module variables are changed. `rebound`: those that some function may
-        bind.
+        bind, and bind back.
         """
         self._is_changed, self._may_bind = is_changed, bool(rebound)
 
