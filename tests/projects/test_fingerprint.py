@@ -109,7 +109,7 @@ def test_windows_may_stand_in_any_order_that_evaluates_alike() -> None:
 
 
 def test_connectors_are_bound_from_outside() -> None:
-    """Issue: bus URL, file folder and properties without editing the project; the more exact name has precedence."""
+    """Bindings set bus URL, file folder and properties without editing the project; the more exact name has precedence."""
     project = load_text(BASE).project
     bound = rebind(
         project,

@@ -62,7 +62,7 @@ class Module:
     code: Code
     use: ModuleUse = ModuleUse.MODULE
     init: str = ""
-    """For a snippet in Lua, a function that is called once, before any event; "" for none."""
+    """The function of a snippet in Lua that is called once, before any event; "" for none."""
 
     def meaning(self) -> dict[str, str]:
         """Returns the properties that determine outputs."""

@@ -32,7 +32,7 @@ class UpdateBlocks(Enum):
     """The form of updates for a reader of outputs."""
 
     PAIRS = "pairs"
-    """As the window emits them: the new values, then a delete with the old ones (A11)."""
+    """The form in which the window emits them: the new values, then a delete with the old ones (A11)."""
     COLLAPSED = "collapsed"
     """One update with the new values, so that the output can be published again (I14)."""
 

@@ -77,7 +77,7 @@ class Eviction(Enum):
     BEFORE = "before"
     """The window never holds more rows than its limit."""
     AFTER = "after"
-    """As SAS Event Stream Processing does it."""
+    """The order of SAS Event Stream Processing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +217,11 @@ class Beats(Enum):
 
     EXCLUDED = "excluded"
     INCLUDED = "included"
-    """At each heartbeat, behind all that it caused; each output also carries the time of its cause."""
+    """The stream has a beat at each heartbeat, behind all that it caused; each output also carries the time of its cause."""
 
 
 EVERY_SLOT = -1
-"""As the slot of an edge: it takes every event. As the value of a splitter: every edge takes the event."""
+"""The slot of an edge that takes every event. As the value of a splitter: every edge takes the event."""
 
 
 class Updates(Enum):

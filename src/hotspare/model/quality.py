@@ -20,7 +20,7 @@ from hotspare.base.errors import UsageError
 from hotspare.model.durations import format_duration, parse_duration
 
 COUNT_MAX = 1_000_000_000
-"""As `progress_events`: only the time counts."""
+"""The value of `progress_events` if only the time counts."""
 _MS_US = 1_000
 _MS_MAX = 24 * 3_600_000
 

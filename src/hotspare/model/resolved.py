@@ -43,8 +43,9 @@ class ResolvedWindow:
 
 @dataclass(frozen=True)
 class Resolved:
-    """`windows` in evaluation order (inputs first; ties by place in the project). `sources` and `streams` are sorted by
-    WindowId: the index in `sources` is the index of an inbound topic, everywhere. `streams` is never empty."""
+    """A project that is ready to run. `windows` in evaluation order (inputs first; ties by place in the project). `sources` and
+    `streams` are sorted by WindowId: the index in `sources` is the index of an inbound topic, everywhere. `streams` is never empty.
+    """
 
     project: Project
     windows: tuple[ResolvedWindow, ...]

@@ -53,7 +53,7 @@ class Severity(Enum):
     WARNING = "warning"
     """Works as long as there is a snapshot."""
     REFUSAL = "refusal"
-    """No engine could join again: an engine does not start with such a topic."""
+    """The engine does not start with such a topic, because no engine could join again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,9 @@ from hotspare.model.window_type import type_of
 
 @dataclass(frozen=True, slots=True)
 class TimeFields:
-    """`fields`: the time field of each source window. `unknown`: for source windows without one, why windows after them need it."""
+    """The fields by which sources are merged. `fields`: the time field of each source window. `unknown`: for source windows without
+    one, why windows after them need it.
+    """
 
     fields: Mapping[WindowId, str]
     unknown: Mapping[WindowId, str]

@@ -124,7 +124,7 @@ class Computed:
     counting: Counting = Counting.REFUSED
     initialization: Initialization = NO_INITIALIZATION
     groups: tuple[str, ...] = ()
-    """For an aggregate, the fields that are equal in all rows of a group."""
+    """The fields that are equal in all rows of a group, for an aggregate."""
 
 
 class Memory(Enum):
