@@ -33,7 +33,7 @@ from hotspare.ha.rules.detection import Attempt, Reached, status_after
 from hotspare.ha.rules.view import PeerStatus
 
 CONNECTIONS_MAX = 1_024
-"""More than a group's engines. Later connections are refused; a spare among them relies on the lease."""
+"""More than a group's engines. Later connections are closed at once; a spare among them relies on the lease."""
 _LOOPBACK = HostPort(LOOPBACK)
 _GREETING_BYTES_MAX = 1_024
 _CONNECT_TIMEOUT_S = 0.25

@@ -224,7 +224,7 @@ class Joining:
                     return found[0], info.name, found[1]
                 unusable.add(info.name)
             if not unusable:
-                break  # else look again: one that was being replaced may have a newer one now
+                break  # otherwise look again: one that was being replaced may have a newer one now
         if version.begin is Begin.SNAPSHOT:
             what = f"there is no snapshot from which an engine of group {self.group} could start"
             raise StateError(what, detail="the project was upgraded from a snapshot, and topics cannot tell what was before it")
@@ -335,7 +335,7 @@ def agreed_project(coordination: Coordination, group: str, project: ProjectIdent
         return known, version
     if leading.hash == project.hash:
         if not known.moves:
-            return known, leading  # its semantics are compared
+            return known, leading  # `agree_on_semantics` compared its semantics
         refuse_other_semantics(leading.semantics, f"group {group}")
     try:
         differences = list(project.differences(leading.document))

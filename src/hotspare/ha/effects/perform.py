@@ -57,7 +57,7 @@ _NOTEWORTHY = (do.Campaign, do.StepDown, do.GiveUp, do.Diverge, do.Leave)
 def perform(action: do.HaAction, state: GroupState, ports: Ports) -> None:
     """Performs `action`. Failures of bus or coordination are recorded and retried, not raised."""
     if isinstance(action, _NOTEWORTHY):
-        notes.alarm(state, ports, HaEventKind.ACTED, action.sentence, action.sentence)  # one that fails is done again at once
+        notes.alarm(state, ports, HaEventKind.ACTED, action.sentence, action.sentence)  # one that fails is repeated at once
     try:
         with _lease_kept(action, state, ports):
             PERFORMERS[type(action)](action, state, ports)

@@ -1,7 +1,7 @@
 """When a cold spare is needed (SPEC C13, Z18): the role is free, and no running engine takes it. Pure.
 
-A hot spare takes a free role within a lease, and its lease is fresh from its campaign on. So a role that is free under one epoch
-for more than a lease has no hot spare to take it. An error costs work only: a cold spare that starts too early is a hot one.
+A hot spare takes a free role within a lease, and its lease is fresh from its campaign on. So a role that stays free under one epoch
+for a whole lease has no hot spare to take it. An error costs work only: a cold spare that starts too early is a hot one.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def after_input(known: Warming, time_us: int, refused: int, offsets: Offsets) ->
     if refused != known.refused:
         return replace(_moved(known, time_us, _REFUSED), refused=refused)
     if time_us < known.until_us or min(known.ticked.values(), default=known.until_us) < known.until_us - known.tick_gap_us:
-        return known  # ticks that are not there yet may show a gap
+        return known  # ticks that have not arrived yet may show a gap
     return replace(known, is_warm=True, begun={**known.begun, **offsets})
 
 
