@@ -1,8 +1,8 @@
 """A plugin of pytest: prints the commands that repeat each failure, and repeats the tests that a change touches.
 
-A failure depends on the random order, on the seeds of `random` and of Hypothesis, on the profile of Hypothesis and on the tests
-that the same process ran before. All three have one seed, which the summary names with the rest. Hypothesis prints the blob
-of an example and simulations print their seeds by themselves.
+A failure depends on the random order, the seeds of `random` and Hypothesis, the profile of Hypothesis, and earlier tests of the
+process. Order and seeds follow from one seed, which the summary names with the rest. Hypothesis prints the blob of an example and
+simulations print their seeds by themselves.
 """
 
 from __future__ import annotations

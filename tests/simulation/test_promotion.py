@@ -50,7 +50,7 @@ def test_a_spare_that_joined_just_now_believes_that_the_connection_to_an_old_act
 
 
 def test_of_a_promotion_whose_engine_dies_the_lease_is_soon_over(tmp_path: Path) -> None:
-    """Its end is seen by no engine: the lease is no longer than that of an active."""
+    """Its end is seen by no engine: its lease is at most that of an active one."""
     script = slow_group(tmp_path)
     script.publish(2, 4, 6)
     script.until(lambda: script.told("fences the output with epoch 1"))
