@@ -1,4 +1,4 @@
-"""A project that reads another's stream (SPEC K10): the upstream group stops for long, or resumes on other engines."""
+"""A project that reads another's stream (SPEC K10), while the upstream group stops for long and after it resumes."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def folder() -> Path:
 
 
 def is_complete() -> bool:
-    """Whether a record says that all of it is on disk."""
+    """Whether a record exists that all of it is on disk."""
     return _note().is_file()
 
 

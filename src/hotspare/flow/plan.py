@@ -60,7 +60,7 @@ class Stage(Enum):
     DELIVERY = "delivery"
     """Runs between the window and its stream."""
     BEATS = "beats"
-    """Adds beats to the stream, which report how far time has come."""
+    """Adds beats to the stream, which report the time reached."""
     SPLITTER = "splitter"
 
 

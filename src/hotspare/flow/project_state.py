@@ -49,7 +49,7 @@ class State:
     collector          garbage-collects strings that no page holds, a little after each step
     read_later         parts whose row pages a restore left in the store: read at use, or a few after each step
     passed             per partition
-    clocks             per partition, the append time that its believed time goes on from (`partition_clock.Belief`)
+    clocks             per partition, the append time from which its believed time continues (`partition_clock.Belief`)
     time_us            system time: the greatest believed time of the rows taken; NO_TIME before the first
     heartbeat_time_us  system time of the last heartbeat; NO_TIME before the first
     streams            by name, including `bad`

@@ -65,7 +65,7 @@ class WindowChange:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """The change from one project to another, in the new one's order of evaluation; removed windows come last. `refusals`: the
+    """The change from one project to another, in the new one's order of evaluation; removed windows are last. `refusals`: the
     reasons why the upgrade is impossible."""
 
     windows: tuple[WindowChange, ...]
